@@ -39,7 +39,7 @@ from firearrow.client.cli.messages.message_view import (
     pattern,
     tags_of,
 )
-from firearrow.client.cli.messages.queue_reader import From, Span, Start, TopicReader, last_of
+from firearrow.client.cli.messages.queue_reader import READER_GROUP, From, Span, Start, TopicReader, last_of
 from firearrow.client.cli.messages.resending import message_again
 from firearrow.client.console.app import Handler, View
 from firearrow.client.console.pages import Shown
@@ -56,7 +56,8 @@ BODY_SHOWN_BYTES = 64 << 10
 ADDRESS_CHARS_MAX = 8192
 PREVIEW_CHARS = 160
 MESSAGE_PACK, SCHEMA = "msgpack", "schema"
-HIDDEN = "(hidden: this needs the right Sub on the topic)"
+NEEDED = f"this needs the right Sub on the topic and on the group {READER_GROUP}"
+MASKED = "this console shows none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +152,13 @@ async def messages(view: View) -> Response:
     if view.get("id"):
         return RedirectResponse(path("topics", topic, "messages", view.get("id")), 303)
     search = Search.of(view)
-    may_read = await may_read_bodies(view, topic)
-    if search.reads_bodies and not may_read:
-        raise ConfigError("text, JSON path: to search in bodies, the right Sub on the topic is needed")
+    hidden = await why_hidden(view, topic)
+    if search.reads_bodies and hidden:
+        raise ConfigError(f"text, JSON path: bodies are hidden, and not searched: {hidden}")
     notes: list[str] = []
     found = await _found(view, topic, search, notes)
-    return _streamed(
-        view, "messages.html", partial(_rows, view, found, may_read=may_read, notes=notes), topic=topic
-    )
+    rows = partial(_rows, view, found, hidden=hidden, notes=notes)
+    return _streamed(view, "messages.html", rows, topic=topic)
 
 
 async def _found(
@@ -229,7 +229,7 @@ async def _rows(
     view: View,
     found: AsyncGenerator[ReceivedMessage, None],
     *,
-    may_read: bool,
+    hidden: str,
     notes: list[str],
     most: int | None = None,
 ) -> AsyncIterator[str]:
@@ -240,7 +240,7 @@ async def _rows(
         async with contextlib.aclosing(found) as each:
             async for message in each:
                 decode = view.console.formats.get(message.topic, Decode.AUTO)
-                yield template.render(shown_row(message, may_read, decode))
+                yield template.render(shown_row(message, hidden, decode))
                 count += 1
                 if count == most:
                     notes.append(f"{most:,} messages were shown: load the page again to continue")
@@ -250,10 +250,10 @@ async def _rows(
     yield view.console.templates.get_template("message_end.html").render(count=count, notes=notes)
 
 
-def shown_row(message: ReceivedMessage, may_read: bool, decode: Decoding = Decode.AUTO) -> dict[str, Any]:
+def shown_row(message: ReceivedMessage, hidden: str, decode: Decoding) -> dict[str, Any]:
     """The members of a row of the table."""
     row = message_row(message)
-    text = body_text(message, decode) if may_read else HIDDEN
+    text = f"(hidden: {hidden})" if hidden else body_text(message, decode)
     row["href"] = path("topics", message.topic, "messages", message.message_id)
     row["preview"] = text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}…"
     return row
@@ -281,20 +281,21 @@ async def live(view: View) -> Response:
     topic, console = view.part("topic"), view.console
     if console.running > LIVE_MAX:
         raise ConfigError(f"{LIVE_MAX} requests are answered now: close a live page, and try again")
-    may_read = await may_read_bodies(view, topic)
+    hidden = await why_hidden(view, topic)
     notes: list[str] = []
     reader = TopicReader(view.access.admin, topic, tags=view.get("tag") or None, failed=notes.append)
     spans = await reader.spans(Start(From.END))
-    rows = partial(_rows, view, reader.coming(spans), may_read=may_read, notes=notes, most=LIVE_MESSAGES_MAX)
+    rows = partial(_rows, view, reader.coming(spans), hidden=hidden, notes=notes, most=LIVE_MESSAGES_MAX)
     return _streamed(view, "live.html", rows, topic=topic)
 
 
-async def may_read_bodies(view: View, topic: str) -> bool:
-    """Whether the visitor may consume the topic: the index also answers those who may only look at it."""
+async def why_hidden(view: View, topic: str) -> str:
+    """Why the visitor sees no bodies of the topic; "": it may consume it. The index also answers those who may only
+    look at it."""
     if view.console.mask_bodies:
-        return False
+        return MASKED
     if not view.access.user:
-        return True
+        return ""
     admin = view.access.admin
     try:
         queue = (await admin.queues(topic))[0]
@@ -303,11 +304,11 @@ async def may_read_bodies(view: View, topic: str) -> bool:
             break
     except BrokerError as error:
         if is_refusal(error):
-            return False
+            return NEEDED
         raise
-    except ClientError:
-        return False
-    return True
+    except ClientError as error:
+        return str(error)
+    return ""
 
 
 # ---- one message ----
@@ -322,12 +323,14 @@ async def message(view: View) -> Response:
     found = await _message(view, topic, name)
     if found is None:
         return view.page("message.html", topic=topic, name=name, row=None, steps=kept, columns=PATH_COLUMNS)
-    may_read = await may_read_bodies(view, topic)
+    if found.topic != topic:  # an offset id names a place of a broker: what is there may be of any topic
+        return RedirectResponse(path("topics", found.topic, "messages", name), 303)
+    hidden = await why_hidden(view, topic)
     row = message_row(found)
     properties = row.pop("properties")
     row.pop("body")
     shown, encoding, size = (
-        _body(found, decode, formats.get(decode)) if may_read else (HIDDEN, "", found.body_bytes)
+        (f"(hidden: {hidden})", "", found.body_bytes) if hidden else _body(found, decode, formats.get(decode))
     )
     return view.page(
         "message.html",
@@ -338,10 +341,10 @@ async def message(view: View) -> Response:
         body=shown,
         encoding=encoding,
         size=size,
-        is_cut=may_read and size > BODY_SHOWN_BYTES,
-        may_read=may_read,
+        is_cut=not hidden and size > BODY_SHOWN_BYTES,
+        may_read=not hidden,
         decode=decode,
-        edit=_edit_address(topic, found) if may_read else "",
+        edit="" if hidden else _edit_address(topic, found),
         decodes=[*(each.value for each in Decode), *formats],
         steps=kept,
         columns=PATH_COLUMNS,
@@ -439,10 +442,10 @@ def _hex_dump(body: bytes) -> str:
 async def download(view: View) -> Response:
     """The body as it was sent."""
     topic, name = view.part("topic"), view.part("id")
-    if not await may_read_bodies(view, topic):
-        raise ConfigError("to download bodies, the right Sub on the topic is needed")
+    if hidden := await why_hidden(view, topic):
+        raise ConfigError(f"the body is hidden: {hidden}")
     found = await _message(view, topic, name)
-    if found is None:
+    if found is None or found.topic != topic:
         raise ClientError(f"topic {topic} has no message {name}")
     file = re.sub(r"[^A-Za-z0-9._-]", "_", name)[:80]
     headers = {"Content-Disposition": f'attachment; filename="{file}.bin"'}
@@ -465,18 +468,18 @@ async def dead_letters_of(view: View) -> Response:
             raise
         kept, receipts = Kept(), []
         kept.note(str(error))  # it has none
-    may_read: dict[str, bool] = {}
+    hidden = ""
     by_topic: dict[str, int] = {}
     for row in kept.table.rows:
         origin = str(row["originTopic"] or "unknown")
         by_topic[origin] = by_topic.get(origin, 0) + 1
     if kept.table.rows:
-        may_read[""] = await may_read_bodies(view, str(kept.table.rows[0]["topic"]))
+        hidden = await why_hidden(view, str(kept.table.rows[0]["topic"]))
     return view.page(
         "dead_letters_of.html",
         group=name,
         shown=Shown(view, kept.table, "msgId"),
-        hidden="" if may_read.get("", True) else HIDDEN,
+        hidden=f"(hidden: {hidden})" if hidden else "",
         by_topic=sorted(by_topic.items(), key=lambda pair: -pair[1]),
         notes=kept.notes,
         receipts=receipts[-LIMIT_MAX:],

@@ -1,9 +1,11 @@
 """Signing in with the users of a broker, what each of them may see and do, and forms of other sites."""
 
+import asyncio
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,9 +14,11 @@ import pytest
 
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow.client import blocking
-from firearrow.client.base.errors import BrokerError
+from firearrow.client.base.errors import BrokerError, ClientError, NotRunning
 from firearrow.client.base.message import Message
 from firearrow.client.base.options import ClientOptions, Credentials
+from firearrow.client.cli.contexts import Context
+from firearrow.client.console import sessions
 from firearrow.client.console.app import NAV
 from firearrow.client.console.sessions import (
     ADDRESS_MAX,
@@ -22,6 +26,8 @@ from firearrow.client.console.sessions import (
     PAIR_MAX,
     SESSIONS_OF_USER_MAX,
     Failures,
+    Gate,
+    Sessions,
     login_fault,
 )
 from tests.auth.secured import ROOT, ROOT_PASSWORD, SignedSocket, create_user, grant, secured
@@ -32,6 +38,8 @@ from tests.support.requests import topic_ext
 
 LOOKER = ("looker", "looker-word")
 READER = ("reader", "reader-word")
+NOWHERE = "127.0.0.1:1"
+"""Where no name server listens."""
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +183,36 @@ def test_a_session_ends_with_its_user(broker: BrokerProcess, console: ConsolePro
             assert visitor.get("/actions/create-topic").status_code == 303  # the session is deleted as well
 
 
+def test_unused_sessions_end_with_their_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "SESSION_IDLE_S", 0.0)
+
+    async def check() -> None:
+        opened = Sessions()
+        gate = Gate(Context(namesrv=NOWHERE), 1.0)
+        access = replace(await gate.unsigned(), user="app")
+        await opened.open(access)
+        await opened.end_unused()
+        assert len(opened) == 0
+        with pytest.raises(NotRunning):
+            await access.admin.topics()
+
+    asyncio.run(check())
+
+
+def test_brokers_that_do_not_answer_count_as_no_failed_login() -> None:
+    async def check() -> None:
+        gate = Gate(Context(namesrv=NOWHERE), 1.0)
+        first, second = await asyncio.gather(gate.unsigned(), gate.unsigned())
+        assert first is second
+        for _ in range(PAIR_MAX + 1):
+            with pytest.raises(ClientError):
+                await gate.log_in("app", "word", "10.0.0.1")
+        assert gate.failures.wait_s("10.0.0.1", "app") == 0
+        await gate.close()
+
+    asyncio.run(check())
+
+
 def _leads_to_sign_in(visitor: Visitor) -> bool:
     return visitor.get("/topics").headers.get("location", "").startswith("/sign-in?next=%2Ftopics")
 
@@ -215,6 +253,31 @@ def test_bodies_are_for_those_who_may_consume(broker: BrokerProcess, tmp_path: P
         )
 
 
+def test_an_offset_id_shows_no_body_of_another_topic(broker: BrokerProcess, console: ConsoleProcess) -> None:
+    """It names a place of a broker: the right counts on the topic of the message that is there."""
+    assert broker.name_server is not None
+    where = "{}:{}".format(*broker.name_server)
+    with SignedSocket(broker.address) as root, console.visitor() as visitor:
+        assert root.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext("salaries")).code == 0
+        create_user(root, "clerk-of-orders", "clerk-word")
+        for resource in ("Topic:salaries", "Group:*", "Cluster:*"):
+            grant(root, "clerk-of-orders", resource, "Get", "List")
+        grant(root, "clerk-of-orders", "Topic:orders", "Sub", "Get", "List")
+        options = ClientOptions(name_server=where, credentials=Credentials(ROOT, ROOT_PASSWORD))
+        with blocking.Producer("p", client=options) as producer:
+            name = producer.send(Message("salaries", b"the salary of all")).offset_message_id
+        visitor.sign_in("clerk-of-orders", "clerk-word")
+        text = visitor.page("/topics/orders/messages?key=k1")
+        assert "this needs the right Sub on the topic and on the group TOOLS_CONSUMER" in text
+        grant(root, "clerk-of-orders", "Group:TOOLS_CONSUMER", "Sub", "Get")
+        assert "the secret body" in visitor.page("/topics/orders/messages?key=k1")
+        answer = visitor.get(f"/topics/orders/messages/{name}")
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/topics/salaries/messages/{name}")
+        assert "this needs the right Sub" in visitor.page(answer.headers["location"])
+        assert visitor.get(f"/topics/orders/bodies/{name}").status_code == 404
+        assert visitor.get(f"/topics/salaries/bodies/{name}").status_code == 400
+
+
 def test_users_are_added_and_changed(console: ConsoleProcess) -> None:
     """Passwords are typed twice, and in no page and no log."""
     with console.visitor() as root, console.visitor() as added:
@@ -224,6 +287,13 @@ def test_users_are_added_and_changed(console: ConsoleProcess) -> None:
         assert "clerk-word" not in seen.text
         assert "give a value" in root.preview("add-user", name="clerk").text
         assert "Done." in root.act("add-user", name="clerk", password="clerk-word").text
+        for hostile in ("a/b?c", "a\nINFO audit: user=root"):
+            assert "Done." in root.act("add-user", name=hostile, password="b-word").text
+        assert 'href="/users/a%2Fb%3Fc"' in root.page("/users")
+        assert "<h1>User a/b?c" in root.page("/users/a%2Fb%3Fc")
+        with console.visitor() as other:
+            other.sign_in(hostile, "b-word")
+            assert "has no permission" in other.act("create-topic", topic="x").text
         proof = PROOF.search(root.preview("set-user", name="clerk", password="other-word").text)
         assert proof is not None
         wrong = root.form({"name": "clerk", "password": "mistyped"}) | {"step": "confirm", "proof": proof[1]}
@@ -236,6 +306,7 @@ def test_users_are_added_and_changed(console: ConsoleProcess) -> None:
         assert "name what changes" in root.act("set-user", name="clerk").text
         assert "has no permission" in added.act("add-user", name="more", password="x").text
     log = console.log.read_text()
+    assert "\nINFO audit" not in log
     assert "user set --status=disable --password clerk" in log
     assert not {"clerk-word", "other-word", "mistyped"} & set(re.findall(r"[\w-]+", log))
 
@@ -325,6 +396,13 @@ def test_an_address_that_others_reach_needs_users(tmp_path: Path) -> None:
         ended = started(broker)
         assert ended.returncode == 2
         assert "it is not known whether the brokers have users" in ended.stderr
+
+
+def test_a_proxy_may_give_it_any_name_where_there_are_users(console: ConsoleProcess) -> None:
+    with console.visitor() as visitor:
+        answer = visitor.get("/topics?q=a%26b", headers={"Host": "console.example"})
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/sign-in?next=%2Ftopics%3Fq%3Da%2526b"
 
 
 def test_users_open_it_to_others(broker: BrokerProcess, tmp_path: Path) -> None:
