@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -40,7 +40,7 @@ from firearrow.client.cli.messages.body_formats import BodyFormat
 from firearrow.client.console.forms import BODY_BYTES_MAX, LOGIN_BYTES_MAX, Bodies, TooLarge, form_of
 from firearrow.client.console.jobs import Jobs
 from firearrow.client.console.questions import Kept, Question, ask
-from firearrow.client.console.rendering import FOLDER, address, environment, shortened, visible
+from firearrow.client.console.rendering import FOLDER, address, environment, shortened
 from firearrow.client.console.sessions import Access, Gate, Session, Sessions, is_refusal
 
 log = logging.getLogger("firearrow.console")
@@ -48,6 +48,8 @@ log = logging.getLogger("firearrow.console")
 PAGE_S = 90.0
 """Until a page is made, or its first part."""
 ERROR_CHARS_MAX = 2000
+GOAL_CHARS_MAX = 2000
+"""Of the address that a login leads back to."""
 KIND_S, KIND_WAIT_S = 60.0, 2.0
 """How often brokers are asked whether they are Apache's, and for how long a page waits for the answer."""
 TOKEN_FIELD = "csrf"
@@ -166,6 +168,10 @@ class View:
         """A part of the path."""
         return str(self.request.path_params[name])
 
+    @property
+    def here(self) -> str:
+        return path_of(self.request)
+
     async def ask(self, command: str, verb: str = "", *words: str, **options: Any) -> Kept:  # noqa: ANN401 (Value)
         """Options by their names, with _ for -."""
         named = {f"--{name.strip('_').replace('_', '-')}": value for name, value in options.items()}
@@ -185,7 +191,7 @@ class View:
     def values(self) -> dict[str, object]:
         """What every template has."""
         session, given = self.session, dict(self.request.query_params)
-        here = self.request.url.path
+        here = self.here
         return {
             "view": self,
             "nav": NAV,
@@ -227,7 +233,7 @@ def page(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
                 return RedirectResponse(_sign_in_address(request), 303)
             return error_page(view, error)
         except Exception:
-            log.exception("the page %s failed", visible(request.url.path))
+            log.exception("the page %s failed", path_of(request))
             text = "The console's log has the reason."
             return view.page(
                 "error.html", 500, title="This page has failed", text=text, advice="", sign_in=""
@@ -236,9 +242,16 @@ def page(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     return endpoint
 
 
+def path_of(request: Request) -> str:
+    """As a link has it: `request.url` would take a `%`, `?` or `#` of a name for its own."""
+    return quote(str(request.scope["path"]))
+
+
 def _sign_in_address(request: Request) -> str:
     """It leads back to the page; a form is not sent again."""
-    return address("/sign-in", next=request.url.path if request.method == "GET" else "")
+    goal = address(path_of(request), **dict(request.query_params))
+    goal = goal if len(goal) <= GOAL_CHARS_MAX else path_of(request)
+    return address("/sign-in", next=goal if request.method == "GET" else "")
 
 
 def error_page(view: View, error: RocketMQError) -> Response:
@@ -310,14 +323,16 @@ class Guard:
 
     async def _refusal(self, scope: Scope) -> Response | None:
         """What a request gets that may not pass; None: it passes, with its session."""
-        console, request = self._console, Request(scope)
-        if not self._is_own_host(request.headers.get("host", "")):
-            return Response("This console is not served under that name.", 421)
+        console, request, path = self._console, Request(scope), scope["path"]
         if request.method not in ("GET", "HEAD", "POST"):
             return Response("Method not allowed", 405)
-        path = scope["path"]
         if path.startswith("/static/"):
             return None
+        if _is_part_of_another_site(request):
+            return Response("This page cannot be a part of another site's.", 403)
+        if request.method == "POST" and not _same_origin(request):
+            return Response("The form was sent by another site.", 403)
+        await console.sessions.end_unused()
         session = console.sessions.find(request.cookies.get(console.cookie, ""))
         cookie = ""
         if console.gate.has_users is None and (session is None or not session.access.user):
@@ -325,6 +340,8 @@ class Guard:
                 await console.gate.look()
             except (ClientError, OSError) as error:
                 log.debug("the brokers do not answer: %s", error)
+        if not console.gate.has_users and not self._is_own_host(request.headers.get("host", "")):
+            return Response("This console is not served under that name.", 421)
         may_be_open = not console.gate.has_users and console.is_loopback
         if session is not None and console.gate.has_users and not session.access.user:
             session = None
@@ -335,8 +352,6 @@ class Guard:
             scope["new_cookie_of_console"] = cookie
         if session is None and not path.startswith(PUBLIC):
             return RedirectResponse(_sign_in_address(request), 303)
-        if request.method == "POST" and not _same_origin(request):
-            return Response("The form was sent by another site.", 403)
         return None
 
     def _is_own_host(self, host: str) -> bool:
@@ -368,6 +383,12 @@ def cookie_text(console: Console, token: str) -> str:
     """ "": the browser is to forget it."""
     age = "" if token else "; Max-Age=0"
     return f"{console.cookie}={token}; Path=/; HttpOnly; SameSite=Strict{age}{'; Secure' if console.secure else ''}"
+
+
+def _is_part_of_another_site(request: Request) -> bool:
+    """Such as its image or script, which would open sessions and ask the brokers. A link is none."""
+    site, mode = (request.headers.get(f"sec-fetch-{name}", "") for name in ("site", "mode"))
+    return site in ("cross-site", "same-site") and mode not in ("", "navigate")
 
 
 def _same_origin(request: Request) -> bool:

@@ -74,7 +74,7 @@ class Shown:
         self.number = min(max(int(number) if number.isdecimal() and len(number) < 7 else 1, 1), self.pages)
         self.rows = rows[(self.number - 1) * ROWS : self.number * ROWS]
         given = {key: value for key, value in view.request.query_params.items() if key != "page"}
-        here = view.request.url.path
+        here = view.here
         self.before = address(here, **given, page=self.number - 1) if self.number > 1 else ""
         self.after = address(here, **given, page=self.number + 1) if self.number < self.pages else ""
 
@@ -106,7 +106,7 @@ def _sum(series: Sequence[Sequence[float | None]]) -> list[float | None]:
 
 async def series(view: View) -> Response:
     """Numbers of one series, for the browser's curves: times in seconds, and values."""
-    name, since = view.get("name"), view.get("since", "-1h")
+    name, since = view.get("name"), view.get("since") or "-1h"
     kept = await view.ask("top", since=since, series=name)
     rows = [row for row in kept.table.rows if row["series"] == name]
     if not rows:
@@ -412,6 +412,8 @@ async def users(view: View) -> Response:
 
 async def user(view: View) -> Response:
     """The rules of a user, and whether it may do something."""
+    if view.console.gate.has_users is False:
+        return await users(view)
     name, verdict, fault = view.part("user"), None, ""
     kept = await view.ask("user", "list", name)
     if view.get("what") and view.get("resource"):
@@ -487,7 +489,7 @@ PAGES: dict[str, Handler] = {
     "/topics/{topic}/producers": producers,
     "/transactions": transactions,
     "/users": users,
-    "/users/{user}": user,
+    "/users/{user:path}": user,
     "/waiting": waiting,
 }
 FORMS: dict[str, Handler] = {"/sign-in": signed_in, "/sign-out": sign_out}

@@ -46,7 +46,8 @@ def path(*parts: str) -> str:
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
-def address(base: str, **values: object) -> str:
+def address(base: str, /, **values: object) -> str:
+    """`values`: of the query; their names may come from visitors."""
     given = {name: value for name, value in values.items() if value not in (None, "", False)}
     return f"{base}?{urlencode(given)}" if given else base
 

@@ -31,6 +31,8 @@ PAGES = [
     "/transactions?discarded=1",
     "/config?changed=1",
     "/topics?all=1",
+    "/topics?base=a&self=b&view=c&name=d",
+    "/users/any",
     "/actions/create-topic",
     "/sign-in",
 ]
@@ -241,6 +243,7 @@ def test_curves_have_numbers(visitor: Visitor) -> None:
     answer = visitor.get("/series?name=in.messages_per_s").json()
     assert len(answer["times"]) == len(answer["values"])
     assert visitor.get("/series?name=none").json() == {"times": [], "values": []}
+    assert visitor.get("/series?name=in.messages_per_s&since=").json().keys() == answer.keys()
 
 
 def test_errors_are_pages(visitor: Visitor) -> None:
@@ -257,3 +260,23 @@ def test_other_names_of_this_machine_are_refused(visitor: Visitor) -> None:
         assert visitor.get("/topics", headers={"Host": host}).status_code == 421
     for host in ("localhost:1", "127.0.0.1", "[::1]:80"):
         assert visitor.get("/topics", headers={"Host": host}).status_code == 200
+
+
+def test_pages_are_no_parts_of_other_sites(visitor: Visitor) -> None:
+    """A site's image would open a session for each request, and ask the brokers."""
+    of_site = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    answer = visitor.get("/doctor?again=1", headers=of_site)
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+    assert visitor.post("/actions/send", headers=of_site | {"Sec-Fetch-Mode": "navigate"}).status_code == 403
+    assert visitor.get("/topics", headers=of_site | {"Sec-Fetch-Mode": "navigate"}).status_code == 200
+
+
+def test_names_that_look_quoted(visitor: Visitor) -> None:
+    """Names may have percent signs, which are no quotes of others: each link of a page leads to its topic."""
+    visitor.act("create-topic", topic="a%41|b", __queues="2")
+    for path in ("/topics/a%2541%7Cb?live=1", "/topics/a%2541%7Cb/messages?limit=1", "/topics/a%2541%7Cb"):
+        text = visitor.page(path)
+        links = re.findall(r'(?:href|hx-get)="(/topics/[^"]+)"', text)
+        assert {each.partition("?")[0].split("/")[2] for each in links} == {"a%2541%7Cb"}, path
+    visitor.act("delete-topic", topic="a%41|b")
