@@ -125,10 +125,9 @@ async def console(
     _check(options, host, name_servers, tls)
     try:
         listening = _listen(host, int(port))
-    except OSError as error:
-        raise StartError(
-            f"the console cannot listen on {options.console_listen}: {error.strerror or error}"
-        ) from None
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise StartError(f"the console cannot listen on {options.console_listen}: {reason}") from None
     text = ";".join(
         f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in name_servers
     )

@@ -45,7 +45,12 @@ class Listener:
         passed: PassedSockets | None = None,
     ) -> "Listener":
         """Listen at every address of the host, with the `passed` socket if one is bound to it. OSError."""
-        found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            found = await loop.getaddrinfo(
+                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except UnicodeError:  # of a name such as ..
+            raise OSError(errno.EADDRNOTAVAIL, f"{host!r} is no name of a machine") from None
         listening: list[socket.socket] = []
         try:
             for family, _, _, _, address in dict.fromkeys(found):

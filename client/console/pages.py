@@ -257,13 +257,15 @@ async def member(view: View) -> Response:
     """Threads and queues of one member, which it reports itself."""
     name, client = view.part("group"), view.part("client")
     info = await view.access.admin.running_info(name, client, stacks=True)
-    stacks = info.get("jstack")
-    facts = {
-        key: value
-        for key, value in info.get("properties", {}).items()
-        if isinstance(value, str | int | float)
-    }
-    return view.page("member.html", group=name, client=client, facts=facts, stacks=stacks or "")
+    stacks, reported = info.get("jstack"), info.get("properties")
+    facts = reported if isinstance(reported, Mapping) else {}
+    return view.page(
+        "member.html",
+        group=name,
+        client=client,
+        facts={key: value for key, value in facts.items() if isinstance(value, str | int | float)},
+        stacks=stacks if isinstance(stacks, str) else "",
+    )
 
 
 async def dead_letters(view: View) -> Response:

@@ -99,11 +99,13 @@ async def serve(call: Call) -> int:
     try:
         if not console.is_loopback:
             await _check_users(gate, f"{host}:{port}")
+        server = _server(console, given)
         scheme = "https" if console.secure else "http"
         shown = f"[{host}]" if ":" in host else host
         if given.fd is None:
             print(f"firearrow console: {scheme}://{shown}:{port}", flush=True)
-        await _run(console, listening, given)
+        async with _ending(console, server, given):
+            await server.serve(sockets=[listening])
     finally:
         await console.close()
         listening.close()
@@ -134,6 +136,8 @@ def _listen(address: str, fd: int | None) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(target)
         made.listen(128)
+    except UnicodeError:  # of a name such as ..
+        raise ConfigError(f"--listen: {host!r} is no name of a machine") from None
     except OSError as error:
         raise ConfigError(f"--listen: cannot listen on {address}: {error.strerror or error}") from None
     return made
@@ -154,15 +158,19 @@ async def _check_users(gate: Gate, address: str) -> None:
         )
 
 
-async def _run(console: Console, listening: socket.socket, given: argparse.Namespace) -> None:
+def _server(console: Console, given: argparse.Namespace) -> uvicorn.Server:
+    """ConfigError: the certificate or the key cannot be used."""
     app = application(
         console,
         {**pages.PAGES, **message_pages.PAGES, **actions.PAGES},
         {**pages.FORMS, **actions.FORMS},
     )
-    server = uvicorn.Server(configured(app, given.tls_cert, given.tls_key))
-    async with _ending(console, server, given):
-        await server.serve(sockets=[listening])
+    config = configured(app, given.tls_cert, given.tls_key)
+    try:
+        config.load()
+    except OSError as error:  # of TLS as well
+        raise ConfigError(f"--tls-cert, --tls-key: {error.strerror or error}") from None
+    return uvicorn.Server(config)
 
 
 @contextlib.asynccontextmanager

@@ -29,7 +29,9 @@ ANSWERS: dict[str, Callable[[RemotingCommand], RemotingCommand]] = {
     "no JSON": lambda request: request.answer(body=b"\x00\xff{'"),
     "another type": lambda request: request.answer(body=b"[null, 7]"),
     "members of other types": lambda request: request.answer(
-        body=json.dumps(dict.fromkeys((*ENDLESS, "brokerAddrTable", "data", "offsetTable"), 7)).encode()
+        body=json.dumps(
+            dict.fromkeys((*ENDLESS, "brokerAddrTable", "data", "offsetTable", "properties"), 7)
+        ).encode()
     ),
     "deep": lambda request: request.answer(body=b'{"a":' * 5000 + b"[" * 5000),
     "markup in errors": lambda request: request.answer(1, f"{MARKUP} check signature failed."),

@@ -28,6 +28,7 @@ PAGES += [
     "/ordered?group=g1",
     "/pop?group=g1",
 ]
+PAGES += ["/groups/g1/members/c1", "/groups/g1/compared", "/topics/t1/producers", "/series?name=in"]
 PAGES += ["/topics/t1/messages?key=k", "/topics/t1/messages/7F000001000000000000000000000000", "/users/u"]
 FORM_HEAD = (
     b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n"

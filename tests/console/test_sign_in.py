@@ -20,6 +20,7 @@ from firearrow.client.base.options import ClientOptions, Credentials
 from firearrow.client.cli.contexts import Context
 from firearrow.client.console import sessions
 from firearrow.client.console.app import NAV
+from firearrow.client.console.server import main
 from firearrow.client.console.sessions import (
     ADDRESS_MAX,
     NAME_MAX,
@@ -396,6 +397,21 @@ def test_an_address_that_others_reach_needs_users(tmp_path: Path) -> None:
         ended = started(broker)
         assert ended.returncode == 2
         assert "it is not known whether the brokers have users" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--listen", "..:80"), "'..' is no name of a machine"),
+        (("--tls-cert", "missing.pem", "--tls-key", "missing.key"), "--tls-cert, --tls-key: No such file"),
+        (("--tls-cert", __file__, "--tls-key", __file__), "--tls-cert, --tls-key: "),
+    ],
+)
+def test_what_cannot_be_served(words: tuple[str, ...], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--listen", "127.0.0.1:0", *words]) == 2
+    shown = capsys.readouterr()
+    assert text in shown.err
+    assert not shown.out  # it has not stated where it listens
 
 
 def test_a_proxy_may_give_it_any_name_where_there_are_users(console: ConsoleProcess) -> None:
