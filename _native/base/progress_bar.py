@@ -1,6 +1,7 @@
 """ProgressBar: one line on stderr with what is done, its rate and the time left, at a terminal only."""
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,10 @@ Advance = Callable[[int], None]
 """Called with how much was done since the last call."""
 Text = Callable[[float], str]
 """An amount, or an amount per second, with its unit."""
-BAR_FROM, BAR_CHARS, PAINT_S = 1, 30, 0.1
+BAR_FROM, BAR_CHARS, BAR_CHARS_MIN, PAINT_S = 1, 30, 5, 0.1
+COLUMNS = 80
+"""Of a terminal that does not say how many it has."""
+MESSAGES = " messages"
 ERASE_LINE = "\r\x1b[K"
 
 
@@ -19,7 +23,7 @@ def megabytes(amount: float) -> str:
 
 
 def messages(amount: float) -> str:
-    return f"{amount:,.0f} messages"
+    return f"{amount:,.0f}{MESSAGES}"
 
 
 @contextmanager
@@ -54,14 +58,24 @@ class ProgressBar:
         now = self._clock()
         if now - self._painted >= PAINT_S:
             self._painted = now
-            print(ERASE_LINE + self.text(now), end="", file=sys.stderr, flush=True)
+            print(ERASE_LINE + self.text(now, _columns()), end="", file=sys.stderr, flush=True)
 
-    def text(self, now: float) -> str:
-        """What it is, the bar, what is done and its rate, and the time left."""
+    def text(self, now: float, columns: int) -> str:
+        """What it is, the bar, what is done and its rate, and the time left. It is shorter than `columns`: a line that
+        continues on the next one is not erased whole. The bar is shorter for that, or left out."""
         share, seconds = min(1.0, self._done / self._total), now - self._start
-        bar = ("#" * round(share * BAR_CHARS)).ljust(BAR_CHARS)
         rate = (self._done - self._before) / seconds if seconds > 0 else 0.0
         left = f"{(self._total - self._done) / rate:.0f} s left" if rate > 0 else ""
-        done, unit = self._amount(self._done).split(" ")
-        numbers = f"{done} of {self._amount(self._total)}, {self._amount(rate).split(' ')[0]} {unit}/s"
-        return f"{self._what} [{bar}] {share:4.0%} {numbers} {left}".rstrip()
+        done, per_s = self._amount(self._done).split(" ")[0], self._amount(rate).removesuffix(MESSAGES)
+        numbers = f"{done} of {self._amount(self._total)}, {per_s}/s"
+        rest = f"{share:4.0%} {numbers} {left}".rstrip()
+        chars = min(BAR_CHARS, columns - len(self._what) - len(rest) - len(" [] ") - 1)
+        bar = f"[{('#' * round(share * chars)).ljust(chars)}] " if chars >= BAR_CHARS_MIN else ""
+        return f"{self._what} {bar}{rest}"[: max(columns - 1, 0)]
+
+
+def _columns() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS
+    except (OSError, ValueError):  # it is no terminal, such as a test's
+        return COLUMNS

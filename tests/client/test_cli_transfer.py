@@ -279,7 +279,7 @@ def test_a_bar_on_a_terminal_only(
     }[verb]
     shown = on_terminal(name_server, "topic", *words, "--rate", "20000").decode()
     name = "f" if verb == "import" else filled
-    assert re.search(rf"{verb} {name} \[#* *\] +\d+% [\d,]+ of 3,000 messages, [\d,]+ messages/s", shown)
+    assert re.search(rf"{verb} {name} (\[#* *\])? +\d+% [\d,]+ of 3,000 messages, [\d,]+/s", shown)
     more = ["--again"] if verb != "export" else []
     words[-1] = f"{words[-1]}-2" if verb == "export" else words[-1]
     assert f"{verb} {name} [" not in on_terminal(name_server, "topic", *words, "--quiet", *more).decode()

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from firearrow._native.base.progress_bar import ProgressBar, progress_bar
+from firearrow._native.base.progress_bar import ProgressBar, messages, progress_bar
 
 
 class Terminal(io.StringIO):
@@ -25,6 +25,18 @@ def test_it_shows_share_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> N
         "log[]0%0.0of40.0MB,0.0MB/s",
         "log[########]25%10.0of40.0MB,5.0MB/s6sleft",
     ]
+
+
+@pytest.mark.parametrize(("columns", "bar"), [(200, 30), (80, 12), (72, 5), (71, 0), (20, 0), (0, 0)])
+def test_it_fits_into_a_line_of_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int, bar: int) -> None:
+    """What continues on the next line would not be erased."""
+    monkeypatch.setattr("sys.stderr", Terminal())
+    drawn = ProgressBar("export orders", 80_020, lambda: 1.0, text=messages)
+    monkeypatch.setattr(drawn, "_done", 40_010)
+    text = drawn.text(3.0, columns)
+    assert len(text) < max(columns, 1)
+    assert text.count("#") == round(bar / 2)
+    assert text.startswith("export orders"[: max(columns - 1, 0)])
 
 
 @pytest.mark.parametrize(("quiet", "total"), [(False, 10), (True, 10), (False, 0)])
