@@ -159,11 +159,10 @@ class Admin(Startable):
         await self.calls.ask_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, ext)
 
     async def topics(self) -> list[str]:
-        """All topics that name servers know, including system topics and the topics of groups."""
+        """All topics of the namespace that name servers know, including system topics and the topics of groups."""
         answer = await self.calls.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
-        return sorted(
-            self.namespace.unwrap(name) for name in read(answer.body, lambda r: r.texts("topicList"))
-        )
+        names = filter(self.namespace.has, read(answer.body, lambda r: r.texts("topicList")))
+        return sorted(map(self.namespace.unwrap, names))
 
     async def topic_config(self, topic: str) -> dict[str, TopicConfig]:
         """The topic's configuration by broker name."""
@@ -283,11 +282,12 @@ class Admin(Startable):
         await self.calls.ask_masters(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext, cluster=cluster)
 
     async def groups(self) -> dict[str, GroupConfig]:
-        """The groups of all masters."""
+        """The groups of all masters, of the namespace."""
         found: dict[str, GroupConfig] = {}
         for answer in await self.calls.ask_masters(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG):
             found |= read(answer.body, records.groups)
-        plain = {self.namespace.unwrap(name): config for name, config in found.items()}
+        space = self.namespace
+        plain = {space.unwrap(name): config for name, config in found.items() if space.has(name)}
         return {
             name: config if name == config.group else replace(config, group=name)
             for name, config in plain.items()

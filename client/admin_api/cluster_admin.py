@@ -59,7 +59,7 @@ class Operations(Uncopied):
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._wrap = admin.namespace.wrap
-        self._unwrap = admin.namespace.unwrap
+        self._unwrap, self._has = admin.namespace.unwrap, admin.namespace.has
 
     # ---- messages ----
 
@@ -217,16 +217,19 @@ class Operations(Uncopied):
 
     async def topics_of_cluster(self, cluster: str) -> list[str]:
         ext = {"cluster": cluster}
-        return self._names(
-            [await self._admin.calls.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, ext)], "topicList"
-        )
+        answer = await self._admin.calls.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, ext)
+        found = read(answer.body, lambda r: r.texts("topicList"))
+        return sorted(map(self._unwrap, filter(self._has, found)))
 
     async def producers(self) -> dict[str, tuple[Connection, ...]]:
         """All connected producers by group."""
         found: dict[str, dict[str, Connection]] = {}
         for answer in await self._admin.calls.ask_masters(RequestCode.GET_ALL_PRODUCER_INFO):
             for group, members in read(answer.body, records.producers).items():
-                found.setdefault(self._unwrap(group), {}).update({each.client_id: each for each in members})
+                if self._has(group):
+                    found.setdefault(self._unwrap(group), {}).update(
+                        {each.client_id: each for each in members}
+                    )
         return {group: tuple(members.values()) for group, members in sorted(found.items())}
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:

@@ -59,7 +59,7 @@ class Extensions(Uncopied):
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._wrap = admin.namespace.wrap
-        self._unwrap = admin.namespace.unwrap
+        self._unwrap, self._has = admin.namespace.unwrap, admin.namespace.has
 
     async def trim_topic(
         self,
@@ -152,7 +152,7 @@ class Extensions(Uncopied):
         """All topics of a broker with their queues; `sizes`: and about how many bytes of the log are theirs."""
         calls = self._admin.calls
         found = await listed_topics(calls, await calls.master(broker), sizes=sizes)
-        return {self._unwrap(name): topic for name, topic in found.items()}
+        return {self._unwrap(name): topic for name, topic in found.items() if self._has(name)}
 
     async def groups(self, broker: str, *, details: bool = False) -> dict[str, ListedGroup]:
         """All groups of a broker with their members and progress as far as it knows: members may be connected to
@@ -163,7 +163,7 @@ class Extensions(Uncopied):
             for group in found.values():
                 group.subscriptions = {self._unwrap(name): text for name, text in group.subscriptions.items()}
                 group.offsets = {self._unwrap(name): queues for name, queues in group.offsets.items()}
-        return {self._unwrap(name): group for name, group in found.items()}
+        return {self._unwrap(name): group for name, group in found.items() if self._has(name)}
 
     async def refusals(self, *, limit: int = 256, broker: str | None = None) -> Refusals:
         """The last requests that were refused, newest first, and how many were by reason."""

@@ -5,7 +5,7 @@ Names are the user's. Nothing is cached. Loop thread.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -79,14 +79,19 @@ class Overview(Uncopied):
                     raise
         return found
 
+    def _own(self, listed: Mapping[str, T]) -> Iterator[tuple[str, T]]:
+        """Those of the namespace, by the user's names."""
+        space = self._admin.namespace
+        return ((space.unwrap(name), each) for name, each in listed.items() if space.has(name))
+
     # ---- topics ----
 
     async def topics(self) -> dict[str, TopicTotals]:
         """Also system topics and the topics of groups."""
         found: dict[str, TopicTotals] = {}
         for listed in (await self._of_masters(self._topics_at)).values():
-            for name, queues in listed.items():
-                found.setdefault(self._admin.namespace.unwrap(name), TopicTotals()).add(queues)
+            for name, queues in self._own(listed):
+                found.setdefault(name, TopicTotals()).add(queues)
         return found
 
     async def _topics_at(self, address: str) -> dict[str, list[tuple[int, int, int]]]:
@@ -117,8 +122,7 @@ class Overview(Uncopied):
         """Topic → its configuration by the name of the broker."""
         found: dict[str, dict[str, TopicConfig]] = {}
         for broker, configs in (await self._of_masters(self._configs_at)).items():
-            for name, config in configs.items():
-                topic = self._admin.namespace.unwrap(name)
+            for topic, config in self._own(configs):
                 own = config if topic == config.topic else replace(config, topic=topic)
                 found.setdefault(topic, {})[broker] = own
         return found
@@ -140,8 +144,8 @@ class Overview(Uncopied):
             except (OnlyFireArrow, BrokerError):
                 await self._add_each(address, found, members)
                 return
-            for name, group in listed.items():
-                totals = found.get(self._admin.namespace.unwrap(name))
+            for name, group in self._own(listed):
+                totals = found.get(name)
                 if totals is not None:
                     _add_listed(totals, group)
 

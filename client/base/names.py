@@ -69,6 +69,10 @@ class Namespace:
         kind, plain = _kind(resource)
         return kind + plain.removeprefix(self._prefix)
 
+    def has(self, resource: str) -> bool:
+        """Whether the name, as brokers know it, is of this namespace, or of the system. Others have no user's name."""
+        return self.wrap(resource) == resource
+
 
 def _kind(resource: str) -> tuple[str, str]:
     for kind in (RETRY, DLQ):

@@ -9,7 +9,9 @@ import pytest
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.client.admin_api.admin import Admin
+from firearrow.client.admin_api.extensions import Extensions
 from firearrow.client.admin_api.message_queries import decode_offset_id
+from firearrow.client.admin_api.overview import Overview
 from firearrow.client.admin_api.records import (
     GroupConfig,
     cluster_info,
@@ -20,8 +22,9 @@ from firearrow.client.admin_api.records import (
 )
 from firearrow.client.admin_api.requests import integer_of
 from firearrow.client.base.errors import BrokerError, ClientError, ConfigError, NoRoute, NotRunning
-from firearrow.client.base.message import MessageQueue
+from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.base.options import ClientOptions
+from firearrow.client.send.producer import Producer
 from tests.client.conftest import unique
 from tests.interop.peers import BROKER, CLUSTER, Peer, address
 from tests.support.client_socket import ClientSocket
@@ -222,9 +225,38 @@ async def test_names_in_a_namespace_are_shown_without_it(name_server: str) -> No
         assert await inside.queues(topic) == [MessageQueue(topic, BROKER, 0)]
         assert list(await inside.topic_stats(topic)) == [MessageQueue(topic, BROKER, 0)]
         assert await inside.max_offset(MessageQueue(topic, BROKER, 0)) == 0
-    async with Admin(name_server) as outside:
-        assert f"{space}%{topic}" in await outside.topics()
-        assert f"{space}%{group}" in await outside.groups()
+        await _send_three(name_server, f"{space}%{topic}")
+        async with Admin(name_server) as outside:
+            assert f"{space}%{topic}" in await outside.topics()
+            assert f"{space}%{group}" in await outside.groups()
+            other = await _make_others(name_server, outside, topic, group)
+        assert (await inside.topics()).count(topic) == 1
+        assert other not in {*await inside.topics(), *await inside.groups()}
+        overview, extensions = Overview(inside), Extensions(inside)
+        assert (await overview.topics())[topic].messages == 3, "not those of the topic without a namespace"
+        for names in (
+            await overview.topics(),
+            await overview.topic_configs(),
+            await extensions.topics(BROKER),
+            await extensions.groups(BROKER),
+        ):
+            assert other not in names
+
+
+async def _send_three(name_server: str, topic: str) -> None:
+    async with Producer(unique("p"), name_server=name_server) as producer:
+        await producer.send_batch([Message(topic, b"m")] * 3)
+
+
+async def _make_others(name_server: str, admin: Admin, topic: str, group: str) -> str:
+    """A topic and a group of the same names, and others, outside of the namespace."""
+    other = unique("other")
+    for name in (topic, other):
+        await admin.create_topic(name, 1)
+        await _send_three(name_server, name)
+    for name in (group, other):
+        await admin.create_group(name)
+    return other
 
 
 def test_an_offset_id_names_an_address_and_an_offset() -> None:
