@@ -20,6 +20,7 @@ from firearrow.client.base.options import (
     PullConsumerOptions,
     PushConsumerOptions,
 )
+from firearrow.client.cli.contexts import Context, Contexts, save_contexts
 from firearrow.client.consume.consume_results import ConsumeResult
 from firearrow.client.consumers.pop_consumer import PopConsumer
 from firearrow.client.consumers.pull_consumer import PullConsumer
@@ -28,6 +29,7 @@ from firearrow.client.send.producer import Producer
 from tests.auth.secured import SignedSocket, create_user, grant, secured
 from tests.auth.test_plain_acl import FILE, broker_with
 from tests.support.broker_process import BrokerProcess
+from tests.support.command_line import here
 from tests.support.requests import topic_ext
 
 Consume = Callable[[ClientOptions], Awaitable[list[bytes]]]
@@ -51,7 +53,9 @@ def send(broker: BrokerProcess, topic: str, *keys: str) -> None:
     asyncio.run(work())
 
 
-def test_users_and_rules(tmp_path: Path) -> None:
+def test_users_and_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
     with secured(tmp_path / "store") as broker, SignedSocket(broker.address) as root:
         for topic in ("T", "Denied"):
             assert root.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic_ext(topic)).code == 0
@@ -70,6 +74,17 @@ def test_users_and_rules(tmp_path: Path) -> None:
         ):
             with pytest.raises(RocketMQError, match=re.escape(says)):
                 send(broker, topic, *keys)
+        grant(root, "app", "Topic:T", "Pub", "Sub", "Get")
+        grant(root, "app", "Group:TOOLS_CONSUMER", "Sub")
+        _export_and_import(broker, tmp_path / "f")
+
+
+def _export_and_import(broker: BrokerProcess, file: Path) -> None:
+    """With the rights for its topic and for the group of the command line, and none for the cluster."""
+    context = Context(namesrv=broker.running.name_server, access_key="app", secret_key="app-word")
+    save_contexts(Contexts("app", {"app": context}))
+    assert here("topic", "export", "T", str(file)).rows[0]["messages"] == 1
+    assert here("topic", "import", "T", str(file)).rows[0]["verified"] == 1
 
 
 def test_accounts(tmp_path: Path) -> None:
