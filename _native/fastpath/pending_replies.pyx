@@ -285,7 +285,7 @@ cdef class ReplyBatch:  # type: Pending
 
 
 cdef inline bint goes_with(const ReplySlice *reply_slice, int which) noexcept:
-    """Whether it is selected and its connection is open."""
+    """Whether it is selected and its connection is open; calls know themselves what to do then."""
     if which != ALL and reply_slice.waits != (which == SYNCED):
         return False
-    return not (<FastConnection> reply_slice.connection).closed
+    return reply_slice.call is not NULL or not (<FastConnection> reply_slice.connection).closed

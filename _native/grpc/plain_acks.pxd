@@ -5,7 +5,8 @@
 #
 # AckRules: what all connections share. `may_use(group, topic)`: whether clients of gRPC may use these
 # names. `owners`: the clients, by id and user, for whom messages are renewed; `find`: the
-# MessageReceiptHandle of such a message; `ended`: called with it once the message is acknowledged.
+# MessageReceiptHandle of such a message, whose `asked` counts what is not answered yet; `ended(it, whether the message
+# is acknowledged)`: called once.
 # `failed(reply, code, remark)`: the reply to an acknowledgement that was not stored, or not confirmed in
 # time.
 #

@@ -211,6 +211,8 @@ cdef class PlainAcks(PlainCalls):
         except PutRefused:
             return False
         call.stream, call.acks, call.renewed, call.since_ns = stream, self, renewed, nanoseconds()
+        if renewed is not None:
+            renewed.asked += 1                # it is not renewed meanwhile
         reply_batch.is_plain = False          # the timer waits for it
         reply_batch.add_queue(templates.queue_of(template), end)
         reply_batch.begin_call(self.connection, call, True)
@@ -223,8 +225,10 @@ cdef class PlainAcks(PlainCalls):
 
 
 cdef bint is_newest(object renewed, const AckRequest *request) except -1:
-    """Whether the client has the newest handle of the message: it was not renewed since its pop."""
-    return renewed.times == 0 and renewed.receipt.handle.pop_ms == request.pop_ms
+    """Whether the client has the newest handle of the message: it was not renewed since its pop, and is not now."""
+    return (
+        renewed.times == 0 and renewed.waiting is None and renewed.receipt.handle.pop_ms == request.pop_ms
+    )
 
 
 cdef int write_response(Writer out, const AckRequest *request) except -1:
@@ -253,7 +257,7 @@ cdef class AckCall(AnsweredCall):
         rules.times.record(KIND_ACK, nanoseconds() - self.since_ns, 1)
         try:
             if self.renewed is not None:
-                rules.ended(self.renewed)
+                rules.ended(self.renewed, True)
             self.stream.answer_framed(reply, length)
         except Exception as error:            # the replies to others are not affected
             self.acks.connection.abort_with(error)
@@ -267,6 +271,8 @@ cdef class AckCall(AnsweredCall):
         message = PyBytes_FromStringAndSize(<const char *> reply + PREFIX_BYTES, length - PREFIX_BYTES)
         rules.times.refused(KIND_ACK, code, 1)
         try:
+            if self.renewed is not None:
+                rules.ended(self.renewed, False)
             self.stream.send(rules.failed(message, code, remark))
             self.stream.finish()
         except Exception as error:

@@ -12,7 +12,7 @@ from firearrow._native.grpc.plain_acks import AckRules
 from firearrow._native.wire.codes import RequestCode, ResponseCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.grpc import messages
-from firearrow.broker.grpc.call import Call
+from firearrow.broker.grpc.call import Call, Then
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import ProtoMessage, milliseconds
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, NOT_KNOWN, Receipt
@@ -30,7 +30,7 @@ class AcknowledgingMethods:
         renewals = self._context.renewals
         times = self._context.clients.times
         return AckRules(
-            sender, templates, times, _may_use, renewals.owners, renewals.find, renewals.remove, _failed
+            sender, templates, times, _may_use, renewals.owners, renewals.find, renewals.resume, _failed
         )
 
     def _names(self, call: Call, request: ProtoMessage) -> tuple[str, str]:
@@ -39,15 +39,53 @@ class AcknowledgingMethods:
         call.check(RemotingCommand.request(RequestCode.ACK_MESSAGE, {"consumerGroup": group, "topic": topic}))
         return group, topic
 
-    def _receipt(self, call: Call, text: str, topic: str, group: str, lite_topic: str) -> Receipt:
-        """The newest handle of the message. GrpcRefusal."""
-        if lite_topic or self._is_lite(group):
-            lite_topic_name(lite_topic)
-        receipt = Receipt.of(text, topic, group, lite_topic)
-        receipt = self._context.renewals.newest(call.client, group, receipt)
-        if receipt.visible_ms <= self._context.clock.now_ms():
-            raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "receipt handle is expired")
-        return receipt
+    def _with_newest(
+        self,
+        call: Call,
+        names: tuple[str, str],
+        request: ProtoMessage,
+        then: Callable[[Receipt], None],
+        refused: Callable[[GrpcRefusal], None],
+    ) -> None:
+        """`then(receipt)`: the newest handle of the message that the request names, or its entry; once it is known."""
+        group, topic = names
+        renewals = self._context.renewals
+
+        def settled() -> None:
+            try:
+                newest = renewals.newest(call.client, group, receipt)
+                if newest.visible_ms <= self._context.clock.now_ms():
+                    raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "receipt handle is expired")
+                then(newest)
+            except GrpcRefusal as refusal:
+                refused(refusal)
+
+        try:
+            if request.lite_topic or self._is_lite(group):
+                lite_topic_name(request.lite_topic)
+            receipt = Receipt.of(request.receipt_handle, topic, group, request.lite_topic)
+        except GrpcRefusal as refusal:
+            return refused(refusal)
+        return renewals.when_settled(call.client, group, receipt, settled)
+
+    def _ask(self, call: Call, group: str, receipt: Receipt, request: RemotingCommand, then: Then) -> None:
+        """Make a request by which the client is done with the message, if it succeeds: also once the call has ended.
+        GrpcRefusal."""
+        renewals = self._context.renewals
+        handle = renewals.pause(call.client, group, receipt)
+
+        def settle(answer: RemotingCommand) -> None:
+            renewals.resume(handle, is_done=answer.code == ResponseCode.SUCCESS)
+
+        def answered(answer: RemotingCommand) -> None:
+            settle(answer)
+            then(answer)
+
+        try:
+            call.ask(request, answered, settle)
+        except GrpcRefusal:
+            renewals.resume(handle, is_done=False)
+            raise
 
     def _is_lite(self, group: str) -> bool:
         config = self._context.tables.groups.get(group)
@@ -76,22 +114,19 @@ class AcknowledgingMethods:
 
         for entry in request.entries:
             result = response.entries.add(message_id=entry.message_id, receipt_handle=entry.receipt_handle)
-            self._ack_one(call, group, topic, entry, _bind(done, result))
+            self._ack_one(call, (group, topic), entry, _bind(done, result))
 
     def _ack_one(
-        self, call: Call, group: str, topic: str, entry: ProtoMessage, done: Callable[[str, str], None]
+        self, call: Call, names: tuple[str, str], entry: ProtoMessage, done: Callable[[str, str], None]
     ) -> None:
-        try:
-            receipt = self._receipt(call, entry.receipt_handle, topic, group, entry.lite_topic)
-        except GrpcRefusal as refusal:
-            return done(refusal.code, refusal.text)
+        group, _ = names
 
-        def acknowledged(answer: RemotingCommand) -> None:
-            if answer.code == ResponseCode.SUCCESS:
-                self._context.renewals.end(call.client, group, receipt)
-            done(*_result(answer))
+        def ack(receipt: Receipt) -> None:
+            self._ask(
+                call, group, receipt, receipt.acknowledgement(group), lambda answer: done(*_result(answer))
+            )
 
-        return call.ask(receipt.acknowledgement(group), acknowledged)
+        self._with_newest(call, names, entry, ack, lambda refusal: done(refusal.code, refusal.text))
 
     # ---- ChangeInvisibleDuration ----
 
@@ -103,40 +138,45 @@ class AcknowledgingMethods:
             raise GrpcRefusal("ILLEGAL_INVISIBLE_TIME", text)
         if invisible_ms < 0:
             raise GrpcRefusal("ILLEGAL_INVISIBLE_TIME", "the invisibleTime is too small. min is 0")
-        receipt = self._receipt(call, request.receipt_handle, topic, group, request.lite_topic)
-        fields = receipt.fields(group) | {"invisibleTime": str(invisible_ms)}
-        if request.suspend:
-            fields["suspend"] = "true"
 
-        def changed(answer: RemotingCommand) -> None:
-            code, text = _result(answer)
-            response = call.method.response(status=messages.status(code, text))
-            response.receipt_handle = request.receipt_handle
-            if answer.code == ResponseCode.SUCCESS:
-                self._context.renewals.end(call.client, group, receipt)
-                response.receipt_handle = receipt.changed(answer).text
-            call.finish(response)
+        def change(receipt: Receipt) -> None:
+            fields = receipt.fields(group) | {"invisibleTime": str(invisible_ms)}
+            if request.suspend:
+                fields["suspend"] = "true"
 
-        call.ask(RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields), changed)
+            def changed(answer: RemotingCommand) -> None:
+                code, text = _result(answer)
+                response = call.method.response(status=messages.status(code, text))
+                response.receipt_handle = request.receipt_handle
+                if answer.code == ResponseCode.SUCCESS:
+                    response.receipt_handle = receipt.changed(answer).text
+                call.finish(response)
+
+            asked = RemotingCommand.request(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
+            self._ask(call, group, receipt, asked, changed)
+
+        self._with_newest(call, (group, topic), request, change, call.refuse)
 
     # ---- ForwardMessageToDeadLetterQueue ----
 
     def forward(self, call: Call, request: ProtoMessage) -> None:
         group, topic = self._names(call, request)
-        receipt = self._receipt(call, request.receipt_handle, topic, group, request.lite_topic)
-        if receipt.log_offset == NOT_KNOWN:
-            raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "commit log offset is empty")
-
-        def forwarded(answer: RemotingCommand) -> None:
-            if answer.code != ResponseCode.SUCCESS:
-                raise GrpcRefusal(*_result(answer))
-            call.ask(receipt.acknowledgement(group), acknowledged)
 
         def acknowledged(answer: RemotingCommand) -> None:
-            self._context.renewals.end(call.client, group, receipt)
             call.finish(call.method.response(status=messages.status("OK", "0")))  # as Apache's proxy has it
 
-        call.ask(receipt.dead_letter(group, request.message_id), forwarded)
+        def forward(receipt: Receipt) -> None:
+            if receipt.log_offset == NOT_KNOWN:
+                raise GrpcRefusal("INVALID_RECEIPT_HANDLE", "commit log offset is empty")
+
+            def forwarded(answer: RemotingCommand) -> None:
+                if answer.code != ResponseCode.SUCCESS:
+                    raise GrpcRefusal(*_result(answer))
+                self._ask(call, group, receipt, receipt.acknowledgement(group), acknowledged)
+
+            call.ask(receipt.dead_letter(group, request.message_id), forwarded)
+
+        self._with_newest(call, (group, topic), request, forward, call.refuse)
 
 
 def _may_use(group: str, topic: str) -> bool:

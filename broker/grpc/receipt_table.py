@@ -37,9 +37,13 @@ Key = tuple[str, str, int, int]
 class MessageReceiptHandle:
     """The newest handle of a message, by whatever handle its client knows it. `since_ms`: when the client received it;
     `times`: that it was renewed; `failures`: since the last time; `due_s`: the second in which it is looked at, 0:
-    none."""
+    none. `waiting`: what is done once it is renewed; None: no renewal is on its way. `asked`: the requests of its
+    client about it that are not answered yet; `is_given_back`: others receive it if they fail."""
 
-    __slots__ = ("due_s", "failures", "group", "owner", "receipt", "since_ms", "times", "weight")
+    __slots__ = (
+        *("asked", "due_s", "failures", "group", "is_given_back", "owner", "receipt", "since_ms", "times"),
+        *("waiting", "weight"),
+    )
 
     def __init__(self, owner: Owner, group: str, receipt: Receipt, since_ms: int, times: int = 0) -> None:
         self.owner = owner
@@ -49,6 +53,9 @@ class MessageReceiptHandle:
         self.times = times
         self.failures = 0
         self.due_s = 0
+        self.waiting: list[Callable[[], None]] | None = None
+        self.asked = 0
+        self.is_given_back = False
         self.weight = HANDLE_BYTES + len(group) + len(receipt.topic)
 
     @property

@@ -8,6 +8,7 @@ of one that had them when the broker stopped, wait for it for a while. Loop thre
 """
 
 import asyncio
+import functools
 import itertools
 import logging
 from collections import deque
@@ -31,7 +32,7 @@ Receive = Callable[[RemotingCommand, Peer], None]
 Then = Callable[[RemotingCommand], None]
 PERIOD_S = 1.0
 RETRY_MS = 5000
-"""After a renewal that failed."""
+"""After a renewal that failed, or that a request of the client was before."""
 RENEW_MS_MAX = 3 * 3_600_000
 """From the first receipt."""
 FAILURES_MAX = 3
@@ -160,24 +161,40 @@ class ReceiptHandleManager:
         """The newest handle of the message, if it is renewed."""
         return self._table.find(owner, key)
 
-    def remove(self, handle: MessageReceiptHandle) -> None:
-        """The client is done with its message."""
-        self._table.remove(handle)
-
     def newest(self, client: RenewedClient, group: str, receipt: Receipt) -> Receipt:
         """The newest receipt of the message, if it is renewed."""
         handle = self._table.find(_owner(client), (group, *receipt.key))
         return receipt if handle is None else handle.receipt
 
+    def when_settled(
+        self, client: RenewedClient, group: str, receipt: Receipt, then: Callable[[], None]
+    ) -> None:
+        """Call it once no renewal of the message is on its way, at once if none is: the newest handle is not known
+        before, and an older one would leave the renewed message as it is."""
+        handle = self._table.find(_owner(client), (group, *receipt.key))
+        _when_settled(handle, then)
+
     def count(self, client: RenewedClient, group: str) -> int:
         """How many messages of the group are renewed for the client."""
         return self._table.count(_owner(client), group)
 
-    def end(self, client: RenewedClient, group: str, receipt: Receipt) -> None:
-        """The client is done with the message."""
+    def pause(self, client: RenewedClient, group: str, receipt: Receipt) -> MessageReceiptHandle | None:
+        """The client makes a request about the message, which is not renewed before it is answered: `resume`."""
         handle = self._table.find(_owner(client), (group, *receipt.key))
         if handle is not None:
-            self._table.remove(handle)
+            handle.asked += 1
+        return handle
+
+    def resume(self, handle: MessageReceiptHandle | None, is_done: bool) -> None:
+        """The request was answered. `is_done`: the client is done with the message."""
+        if handle is not None:
+            handle.asked -= 1
+            if is_done:
+                handle.is_given_back = False
+                self._table.remove(handle)
+            elif handle.is_given_back and not handle.asked:
+                self._given_back.append(handle)
+                self._run_soon()
 
     def lost(self, client: RenewedClient) -> None:
         """The client has no connection any more; it may come back."""
@@ -190,9 +207,17 @@ class ReceiptHandleManager:
         """The client has ended: others may receive its messages."""
         owner = _owner(client)
         self._lost_ms.pop(owner, None)
-        self._given_back += self._table.take(owner)
+        self._take(owner)
         if self._given_back:
             self._run_soon()
+
+    def _take(self, owner: Owner) -> None:
+        """Give back what the client has, but for what it may be done with."""
+        for handle in self._table.take(owner):
+            if handle.asked:
+                handle.is_given_back = True
+            else:
+                self._given_back.append(handle)
 
     def return_messages(self, client: RenewedClient, group: str, receipts: Iterable[Receipt]) -> None:
         """The client does not get messages that were taken for it: others may receive them."""
@@ -246,10 +271,13 @@ class ReceiptHandleManager:
         count = min(len(self._given_back), SLICE)
         for _ in range(count):
             handle = self._given_back.popleft()
-            self._requests.make(handle.receipt.change(handle.group, GIVE_BACK_MS), lambda answer: None)
+            _when_settled(handle, functools.partial(self._give_back, handle))
         for handle in self._table.due(SLICE - count):
             self._renew(handle)
         return bool(self._given_back) or self._table.is_due
+
+    def _give_back(self, handle: MessageReceiptHandle) -> None:
+        self._requests.make(handle.receipt.change(handle.group, GIVE_BACK_MS), lambda answer: None)
 
     def _note_log(self) -> None:
         """The log before `log_offset` has nothing that the table lacks."""
@@ -264,15 +292,19 @@ class ReceiptHandleManager:
                 return
             del self._lost_ms[owner]
             if not self.is_online(*owner):
-                self._given_back += self._table.take(owner)
+                self._take(owner)
 
     def _renew(self, handle: MessageReceiptHandle) -> None:
         now_ms = self._clock.now_ms()
         is_visible = handle.receipt.visible_ms <= now_ms
         if is_visible or now_ms - handle.since_ms >= RENEW_MS_MAX or handle.failures >= FAILURES_MAX:
             return self._table.remove(handle)
+        if handle.asked:
+            return self._table.set_due(handle, now_ms + RETRY_MS)
+        handle.waiting = []
 
         def done(answer: RemotingCommand) -> None:
+            waiting, handle.waiting = handle.waiting or (), None
             if answer.code == ResponseCode.SUCCESS:
                 handle.receipt = handle.receipt.changed(answer)
                 handle.times, handle.failures = handle.times + 1, 0
@@ -280,6 +312,8 @@ class ReceiptHandleManager:
                 handle.failures += 1
             if self._table.find(handle.owner, handle.key) is handle:
                 self._table.set_due(handle, 0 if handle.failures == 0 else self._clock.now_ms() + RETRY_MS)
+            for then in waiting:
+                then()
 
         invisible_ms = INVISIBLE_MS[min(handle.times, len(INVISIBLE_MS) - 1)]
         return self._requests.make(handle.receipt.change(handle.group, invisible_ms), done)
@@ -287,3 +321,10 @@ class ReceiptHandleManager:
 
 def _owner(client: RenewedClient) -> Owner:
     return client.client_id, client.user
+
+
+def _when_settled(handle: MessageReceiptHandle | None, then: Callable[[], None]) -> None:
+    if handle is None or handle.waiting is None:
+        then()
+    else:
+        handle.waiting.append(then)

@@ -257,3 +257,24 @@ def test_a_request_is_not_sent_back_many_times(
         for method in ("QueryRoute", "QueryAssignment"):
             fields = named if method == "QueryAssignment" else {"topic": {"name": topic}}
             assert caller.code(method, **fields, endpoints=endpoints)[0] == code
+
+
+def test_an_acknowledgement_counts_though_its_call_has_ended(
+    broker: BrokerProcess, topic: str, group: str
+) -> None:
+    """The message is not renewed any more: it would come again once its client ends."""
+    with broker.connect() as socket:
+        create_topic(socket, topic)
+        create_group(socket, group)
+        before = renewed(socket)
+    with GrpcCaller(broker.address, HOSTILE) as caller:
+        caller.consume(group, topic, kind="PUSH_CONSUMER")
+        caller.send(topic, b"x")
+        [received] = caller.receive(group, topic, auto_renew=True)
+        entry = {"message_id": "x", "receipt_handle": received.system_properties.receipt_handle}
+        names = {"group": {"name": group}, "topic": {"name": topic}}
+        ack = call(1, headers_of("AckMessage"), serialized("AckMessage", **names, entries=[entry]))
+        with broker.connect() as attacker, broker.connect() as socket:
+            assert renewed(socket) == before + 1
+            attacker.send_raw(opening() + ack + frame(RST_STREAM, 0, 1, CANCEL))
+            eventually(lambda: renewed(socket) == before)

@@ -1,6 +1,7 @@
 """ReceiptHandleManager with a manual clock and a real store: when messages are renewed and given back, in slices, and
 what a restart and a kill leave of that."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +49,8 @@ class Renewing:
         self.works = True
         self.asked: list[tuple[int, int]] = []
         self.code = ResponseCode.SUCCESS
+        self.answers: list[Callable[[], None]] | None = None
+        """What waits for the disk; None: nothing does."""
         self.offsets = ConsumerOffsets(self.clock)
         self.table = ReceiptHandleTable(self.clock, self._changed)
         if file is not None:
@@ -75,7 +78,11 @@ class Renewing:
         invisible_ms = request.integer("invisibleTime")
         self.asked.append((request.integer("offset"), invisible_ms))
         ext = {"popTime": str(self.clock.now_ms()), "invisibleTime": str(invisible_ms), "reviveQid": "0"}
-        peer.reply(request.answer(self.code, ext=ext))
+        answer = request.answer(self.code, ext=ext)
+        if self.answers is None:
+            peer.reply(answer)
+        else:
+            self.answers.append(lambda: peer.reply(answer))
 
     def receipt(self, offset: int, topic: str = "T", revive_queue: int = 0) -> Receipt:
         """Of a message that is received now."""
@@ -86,6 +93,10 @@ class Renewing:
     def receive(self, *offsets: int, client: Client = ONE, topic: str = "T") -> None:
         for offset in offsets:
             self.manager.begin(client, "G", self.receipt(offset, topic))
+
+    def end(self, receipt: Receipt) -> None:
+        """The client is done with the message."""
+        self.manager.resume(self.manager.pause(ONE, "G", receipt), is_done=True)
 
     def run(self, seconds: float) -> list[tuple[int, int]]:
         """What was asked within that time."""
@@ -134,7 +145,7 @@ def test_a_message_is_renewed_ten_seconds_before_it_is_visible(renewing: Renewin
     first = renewing.receipt(5)
     assert renewing.manager.newest(ONE, "G", first).handle.invisible_ms == 600_000
     assert renewing.manager.newest(OTHER, "G", first) == first
-    renewing.manager.end(ONE, "G", first)
+    renewing.end(first)
     assert (len(renewing.table), renewing.table.bytes, renewing.run(3600)) == (0, 0, [])
 
 
@@ -146,6 +157,42 @@ def test_it_is_renewed_for_three_hours_and_not_after_three_failures(renewing: Re
     renewing.code = ResponseCode.SYSTEM_ERROR
     assert renewing.run(120) == [(6, 60_000)] * 2
     assert len(renewing.table) == 0, "it is visible by then"
+
+
+def test_a_request_of_the_client_waits_for_a_renewal(renewing: Renewing) -> None:
+    """With an older handle it would leave the renewed message as it is, which then comes again."""
+    renewing.receive(1)
+    receipt = renewing.receipt(1)
+    renewing.answers, done = [], list[int]()
+    assert renewing.run(51) == [(1, 60_000)]
+    renewing.manager.when_settled(
+        ONE, "G", receipt, lambda: done.append(renewing.manager.newest(ONE, "G", receipt).handle.pop_ms)
+    )
+    assert done == []
+    [answer] = renewing.answers
+    answer()
+    assert done == [receipt.handle.pop_ms + 50_000]
+    renewing.manager.when_settled(ONE, "G", receipt, lambda: done.append(0))
+    assert done[1:] == [0], "at once"
+
+
+def test_no_message_is_renewed_that_its_client_may_be_done_with(renewing: Renewing) -> None:
+    renewing.receive(1, 2)
+    first, second = (renewing.manager.pause(ONE, "G", renewing.receipt(offset)) for offset in (1, 2))
+    assert renewing.run(52) == []
+    renewing.manager.resume(first, is_done=True)
+    renewing.manager.resume(second, is_done=False)
+    assert renewing.run(5) == [(2, 60_000)], "the other one is acknowledged"
+
+
+def test_what_an_ended_client_may_be_done_with_is_given_back_if_it_is_not(renewing: Renewing) -> None:
+    renewing.receive(1, 2, 3)
+    first, second = (renewing.manager.pause(ONE, "G", renewing.receipt(offset)) for offset in (1, 2))
+    renewing.manager.give_back(ONE)
+    assert renewing.run(1) == [(3, 1000)]
+    renewing.manager.resume(first, is_done=True)
+    renewing.manager.resume(second, is_done=False)
+    assert renewing.run(1) == [(2, 1000)]
 
 
 def test_many_are_renewed_in_slices(renewing: Renewing) -> None:
@@ -199,7 +246,7 @@ def test_memory_is_bounded(renewing: Renewing) -> None:
     assert first is not renewing.table.find(ONE, ("G", "T", 0, 2)), (
         "a newer handle takes the place of the older one"
     )
-    renewing.manager.end(ONE, "G", renewing.receipt(1))
+    renewing.end(renewing.receipt(1))
     renewing.receive(3)
     assert sorted(handle.receipt.queue_offset for handle in renewing.table)[:2] == [2, 3]
     for client in [ONE, *(Client(f"c{number}", "") for number in range(CLIENT_PARTS))]:
