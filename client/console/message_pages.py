@@ -59,6 +59,9 @@ MESSAGE_PACK, SCHEMA = "msgpack", "schema"
 NEEDED = f"this needs the right Sub on the topic and on the group {READER_GROUP}"
 MASKED = "this console shows none"
 
+Made = Callable[[ReceivedMessage], str]
+"""Makes the row of a message."""
+
 
 @dataclass(frozen=True, slots=True)
 class Search:
@@ -156,20 +159,20 @@ async def messages(view: View) -> Response:
     if search.reads_bodies and hidden:
         raise ConfigError(f"text, JSON path: bodies are hidden, and not searched: {hidden}")
     notes: list[str] = []
-    found = await _found(view, topic, search, notes)
-    rows = partial(_rows, view, found, hidden=hidden, notes=notes)
+    found = await _found(view, topic, search, notes, _made(view, hidden))
+    rows = partial(_rows, view, found, notes=notes)
     return _streamed(view, "messages.html", rows, topic=topic)
 
 
 async def _found(
-    view: View, topic: str, search: Search, notes: list[str]
-) -> AsyncGenerator[ReceivedMessage, None]:
-    """Those of the search, found while they are read. RocketMQError: the topic cannot be read at all."""
+    view: View, topic: str, search: Search, notes: list[str], made: Made
+) -> AsyncGenerator[str, None]:
+    """Rows of those of the search, found while they are read. RocketMQError: the topic cannot be read at all."""
     admin = view.access.admin
     if search.wanted.keys:
         key = next(iter(search.wanted.keys))
         named = await admin.messages_by_key(topic, key, search.limit, search.wanted.since_ms)
-        return _listed([each for each in named if search(each)][: search.limit])
+        return _listed(map(made, [each for each in named if search(each)][: search.limit]))
     reader = TopicReader(admin, topic, tags=search.tags, sql=search.sql, failed=notes.append)
     spans = await reader.spans(search.start)
     if search.queue is not None:
@@ -177,27 +180,37 @@ async def _found(
     if search.until_ms:
         spans = await reader.until(spans, search.until_ms)
     if search.is_newest:
-        return _newest(reader, spans, search, notes)
-    return _scanned(reader, spans, search, notes)
+        return _newest(reader, spans, search, notes, made)
+    return _each(_scanned(reader, spans, search, notes), made)
 
 
-async def _listed(found: Iterable[ReceivedMessage]) -> AsyncGenerator[ReceivedMessage, None]:
-    for each in found:
-        yield each
+async def _listed(rows: Iterable[str]) -> AsyncGenerator[str, None]:
+    for row in rows:
+        yield row
+
+
+async def _each(found: AsyncGenerator[ReceivedMessage, None], made: Made) -> AsyncGenerator[str, None]:
+    async with contextlib.aclosing(found) as messages:
+        async for message in messages:
+            yield made(message)
 
 
 async def _newest(
-    reader: TopicReader, spans: Mapping[MessageQueue, Span], search: Search, notes: list[str]
-) -> AsyncGenerator[ReceivedMessage, None]:
-    """The newest first; all that may be meant are read before."""
+    reader: TopicReader, spans: Mapping[MessageQueue, Span], search: Search, notes: list[str], made: Made
+) -> AsyncGenerator[str, None]:
+    """The newest first; all that may be meant are read before. Of those before the last only rows are kept: bodies may
+    be large."""
     if search.is_filtered:
         looked = max(LOOKED_AT, search.start.value)
         notes.append(
             f"looked at the newest {looked:,} messages of each queue; a place in “From” looks further"
         )
-    matching = (each async for each in _scanned(reader, spans, search, notes, is_limited=False))
-    for message in reversed(list(await last_of(matching, search.limit))):
-        yield message
+    async with contextlib.aclosing(
+        _each(_scanned(reader, spans, search, notes, is_limited=False), made)
+    ) as rows:
+        last = await last_of(rows, search.limit)
+    for row in reversed(list(last)):
+        yield row
 
 
 async def _scanned(
@@ -226,21 +239,14 @@ async def _scanned(
 
 
 async def _rows(
-    view: View,
-    found: AsyncGenerator[ReceivedMessage, None],
-    *,
-    hidden: str,
-    notes: list[str],
-    most: int | None = None,
+    view: View, found: AsyncGenerator[str, None], *, notes: list[str], most: int | None = None
 ) -> AsyncIterator[str]:
     """The rows of the table, then notes."""
-    template = view.console.templates.get_template("message_row.html")
     count = 0
     try:
-        async with contextlib.aclosing(found) as each:
-            async for message in each:
-                decode = view.console.formats.get(message.topic, Decode.AUTO)
-                yield template.render(shown_row(message, hidden, decode))
+        async with contextlib.aclosing(found) as rows:
+            async for row in rows:
+                yield row
                 count += 1
                 if count == most:
                     notes.append(f"{most:,} messages were shown: load the page again to continue")
@@ -248,6 +254,17 @@ async def _rows(
     except RocketMQError as error:
         notes.append(str(error))
     yield view.console.templates.get_template("message_end.html").render(count=count, notes=notes)
+
+
+def _made(view: View, hidden: str) -> Made:
+    """Makes the rows of the table. `hidden`: why bodies are."""
+    template = view.console.templates.get_template("message_row.html")
+
+    def made(message: ReceivedMessage) -> str:
+        decode = view.console.formats.get(message.topic, Decode.AUTO)
+        return str(template.render(shown_row(message, hidden, decode)))
+
+    return made
 
 
 def shown_row(message: ReceivedMessage, hidden: str, decode: Decoding) -> dict[str, Any]:
@@ -285,7 +302,8 @@ async def live(view: View) -> Response:
     notes: list[str] = []
     reader = TopicReader(view.access.admin, topic, tags=view.get("tag") or None, failed=notes.append)
     spans = await reader.spans(Start(From.END))
-    rows = partial(_rows, view, reader.coming(spans), hidden=hidden, notes=notes, most=LIVE_MESSAGES_MAX)
+    found = _each(reader.coming(spans), _made(view, hidden))
+    rows = partial(_rows, view, found, notes=notes, most=LIVE_MESSAGES_MAX)
     return _streamed(view, "live.html", rows, topic=topic)
 
 

@@ -230,6 +230,20 @@ def test_memory_and_cpu(site: Site, visitor: Visitor) -> None:
     assert (cpu_s() - began) / 20 < 0.05
 
 
+def test_large_messages_are_not_held_for_their_rows(site: Site, visitor: Visitor) -> None:
+    """The newest are shown first, so all of them are read before; only what is shown of them is kept."""
+    body = b"large" * 700_000
+    with blocking.Producer("large", name_server=name_server(site.broker)) as producer:
+        for _ in range(12):
+            producer.send(Message("large", body))
+    process = Path(f"/proc/{site.console.process.pid}")
+    (process / "clear_refs").write_text("5")  # the highest until now counts from here
+    assert "12 messages." in visitor.page("/topics/large/messages")
+    found = re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text())
+    assert found is not None
+    assert int(found[1]) < 75 << 10
+
+
 def test_producers_are_those_who_sent_the_newest_messages(site: Site, visitor: Visitor) -> None:
     with blocking.Producer("shop", name_server=name_server(site.broker)) as producer:
         producer.send(Message("payments", b"one more"))

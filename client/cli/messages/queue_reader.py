@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import TypeVar
 
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.store.log.record import RecordError
@@ -32,6 +33,8 @@ ARRIVED_MAX = 256
 """Messages that wait for output; then no more are pulled."""
 REQUESTS_MAX = 64
 LAST_MAX = 1_000_000
+
+Kept = TypeVar("Kept")
 
 
 class From(Enum):
@@ -285,9 +288,9 @@ class _Stream:
             self._next.add_done_callback(_seen)
 
 
-async def last_of(messages: AsyncIterator[ReceivedMessage], count: int) -> Iterable[ReceivedMessage]:
-    """The last `count` messages."""
-    kept: deque[ReceivedMessage] = deque(maxlen=count)
+async def last_of(messages: AsyncIterator[Kept], count: int) -> Iterable[Kept]:
+    """The last `count` messages, or what is kept of them."""
+    kept: deque[Kept] = deque(maxlen=count)
     async for message in messages:
         kept.append(message)
     return kept
