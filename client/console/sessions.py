@@ -233,6 +233,9 @@ class Gate:
             access = await self._made(replace(self._context, access_key=user, secret_key=password), user)
             try:
                 await self._try(access.admin, user)
+                await self.look()
+                if not self.has_users:  # they answer everybody, whatever name and password a request has
+                    raise LoginRefused("the brokers have no users, so nobody can sign in")
             except BaseException:
                 await access.admin.close()
                 raise

@@ -276,6 +276,13 @@ def test_other_names_of_this_machine_are_refused(visitor: Visitor) -> None:
         assert visitor.get("/topics", headers={"Host": host}).status_code == 200
 
 
+def test_without_users_nobody_signs_in(visitor: Visitor) -> None:
+    """The log would name whom a visitor chose to be, and an address that others reach would be open to them."""
+    answer = visitor.sign_in("root", "any")
+    assert answer.status_code == 401
+    assert "the brokers have no users" in answer.text
+
+
 def test_pages_are_no_parts_of_other_sites(visitor: Visitor) -> None:
     """A site's image would open a session for each request, and ask the brokers."""
     of_site = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
