@@ -1,6 +1,7 @@
 """Tables of Delta Lake. The progress is the commit's `userMetadata`, which DESCRIBE HISTORY shows. The version of
 the transaction `firearrow:JOB` counts the commits."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -13,17 +14,15 @@ from firearrow.spark_tools.lake.progress import HistoryExpired, Progress, TableC
 
 LIMITS = (16, 1024, None)
 """How many commits are looked at first, then, and at last."""
-WITHOUT_HISTORY = "#?"
-"""deltalake reads and writes tables with these characters in their name, but finds no commits of them."""
+UNSAFE = re.compile(r"[][#?^|\\]|%[0-9A-Fa-f]{2}")
+"""In names of tables that deltalake writes, but whose commits it does not find, or looks for elsewhere."""
 
 
 class DeltaLakeTable:
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None = None) -> None:
         """InvalidOption: the offsets of such a table could not be found again."""
-        if not set(WITHOUT_HISTORY).isdisjoint(uri):
-            raise InvalidOption(
-                f"{uri}: the name of a Delta table may not have {' or '.join(WITHOUT_HISTORY)}"
-            )
+        if (unsafe := UNSAFE.search(uri)) is not None:
+            raise InvalidOption(f"{uri}: the name of a Delta table may not have {unsafe[0]}")
         self._uri = uri
         self._storage_options = dict(storage_options or {})
         self._table: DeltaTable | None = None
