@@ -42,8 +42,8 @@ log = logging.getLogger("firearrow.client")
 NO_CALL = nullcontext()
 AGAIN_S = 1.0
 """Pause after messages could not be settled."""
-BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE)
-"""Of a broker that may take the request later."""
+BUSY = (ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR)
+"""Of a broker that may take the request later; the last one if its store is full, for example."""
 
 
 class _Parts(NamedTuple):

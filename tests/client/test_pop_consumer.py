@@ -182,7 +182,7 @@ async def test_a_message_whose_settlement_is_refused_comes_again(
 ) -> None:
     """Held, it would be lost to the group while this client runs. A broker that is busy is asked again."""
     monkeypatch.setattr(pop_consumer, "AGAIN_S", 0.01)
-    answers = [ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.NO_PERMISSION]
+    answers = [*pop_consumer.BUSY, ResponseCode.NO_PERMISSION]
 
     async def refused() -> None:
         raise BrokerError(answers.pop(0), "", "broker")
