@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -107,7 +108,7 @@ def run_sql(given: SqlArguments) -> int:
     """Query topics with SQL, in the files of a store or at live brokers. Needs DuckDB: pip install duckdb.
 
     firearrow sql "select tags, count(*) from Orders group by tags" --path ~/firearrow/store
-    firearrow sql 'select avg(json_extract(decode(body), "$.price")::double) from Orders' --from 2026-01-01
+    firearrow sql "select avg((decode(body)->>'price')::double) from Orders" --from 2026-01-01
     """
     if given.path and given.namesrv:
         raise InvalidOption("--path and --namesrv exclude each other")
@@ -134,9 +135,11 @@ def _print_lines(batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401
-    """What JSON does not have, as text."""
+    """What JSON does not have, as text. Sums of whole numbers are HUGEINT in DuckDB, which Arrow has as decimals."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, Decimal) and value.as_tuple().exponent == 0 and abs(value) < 1 << 63:
+        return int(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 

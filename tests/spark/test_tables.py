@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from firearrow.spark_tools.arrow.columns import ALL
 from firearrow.spark_tools.base.errors import DataLoss, InvalidOption, TopicNotFound
 from firearrow.spark_tools.tables.dataset import dataset, read, to_pandas
 from firearrow.spark_tools.tables.polars_scan import scan_polars
-from firearrow.spark_tools.tables.sql import StatementRefused, main, query, to_duckdb
+from firearrow.spark_tools.tables.sql import StatementRefused, main, query, run_sql, to_duckdb
 from firearrow.spark_tools.tables.tail import tail
 from tests.spark.stores import KnownStore
 
@@ -225,6 +226,26 @@ def test_times_of_the_command(store: KnownStore, capfd: pytest.CaptureFixture[st
     assert json.loads(run.stdout) == {"n": len(known(store))}
     assert main(["select 1", f"--path={store.root}", "--to", "sometime"]) == 2
     assert "'sometime' is not a time" in capfd.readouterr().err
+
+
+def test_the_examples_of_the_command(broker: LocalBroker, capfd: pytest.CaptureFixture[str]) -> None:
+    """Those of the page and of the help, as a shell reads them."""
+    page = (Path(__file__).parents[2] / "docs" / "ARROW.md").read_text()
+    examples = [
+        shlex.split(line)[2:3]
+        for text in (page, run_sql.__doc__ or "")
+        for line in map(str.strip, text.splitlines())
+        if line.startswith("firearrow sql ")
+    ]
+    topics = ("Orders", "my-orders")
+    with blocking.Producer("tables", name_server=broker.name_server) as producer:
+        for topic in topics:
+            producer.send(Message(topic, b'{"price": 3}', tags="A"))
+    found = []
+    for each in examples:
+        assert main([*each, "--namesrv", broker.name_server, "--json"]) == 0, capfd.readouterr().err
+        found.append([*json.loads(capfd.readouterr().out).values()])
+    assert found == [["A", 1], [3], ["A", 1], [3.0]]
 
 
 def test_it_needs_neither_spark_nor_java(store: KnownStore) -> None:
