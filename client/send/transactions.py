@@ -65,7 +65,7 @@ JAVA_NAMES = {
 }
 
 KEPT_CHECKS = 4
-"""After so many checks a half message that is kept is sent again. Brokers give up after 15, unless configured."""
+"""After this number of checks a half message that is kept is sent again. Brokers give up after 15 by default."""
 FIRST_BORN_MS = "FIRST_BORN_MS"
 """Property of a half message that was sent again: the time of the first one."""
 DELAYS = {Property.DELAY, Property.TIMER_DELAY_SEC, Property.TIMER_DELAY_MS, Property.TIMER_DELIVER_MS}

@@ -36,7 +36,7 @@ NAME_SERVERS = re.compile(r"[^/\\=;]+:\d{1,5}(;[^/\\=;]+:\d{1,5})*;?")
 OPTIONS = {"since": "startingTimestamp", "until": "endingTimestamp"}
 """Names of options here and in Spark."""
 DEFAULTS = {"startingOffsetsByTimestampStrategy": "latest"}
-"""A queue without a message since a time is no error: it has none of the rows that were asked for."""
+"""A queue without a message since a time has none of the rows that were asked for; that is not an error."""
 CHEAPEST = "queueOffset"
 """What is read of each message if only their number is asked for."""
 

@@ -230,7 +230,7 @@ def test_times_of_the_command(store: KnownStore, capfd: pytest.CaptureFixture[st
 
 def test_the_examples_of_the_command(broker: LocalBroker, capfd: pytest.CaptureFixture[str]) -> None:
     """Those of the page and of the help, as a shell reads them."""
-    page = (Path(__file__).parents[2] / "docs" / "ARROW.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/ARROW.md").read_text()
     examples = [
         shlex.split(line)[2:3]
         for text in (page, run_sql.__doc__ or "")

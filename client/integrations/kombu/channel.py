@@ -14,7 +14,7 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.uuid import uuid
 
-from firearrow.client.base.errors import NotRunning
+from firearrow.client.base.errors import NotRunning, TransportError
 from firearrow.client.integrations.kombu.envelope import RawMessage
 from firearrow.client.integrations.kombu.feeds import QueueFeed
 from firearrow.client.integrations.kombu.leases import Lease, Window
@@ -127,7 +127,7 @@ class Channel(virtual.Channel):
                 self.session.run(partial(self.session.declare_temporary, name, priorities))
             else:
                 self.session.run(partial(self.session.declare, name, priorities))
-        return queue_declare_ok_t(name, self._size(name), 0)
+        return queue_declare_ok_t(name, self._size(name) if passive else self._known_size(name), 0)
 
     def queue_bind(
         self,
@@ -177,6 +177,14 @@ class Channel(virtual.Channel):
     def _size(self, queue: str) -> int:
         temporary = self.session.temporary(queue)
         return self.session.run(partial(self.session.size, queue)) if temporary is None else len(temporary)
+
+    def _known_size(self, queue: str) -> int:
+        """0 while name servers are away: a queue that is there is declared nevertheless."""
+        try:
+            return self._size(queue)
+        except TransportError as error:
+            log.debug("queue %s: its messages cannot be counted: %s", queue, error)
+            return 0
 
     def _has_queue(self, queue: str, **kwargs: Any) -> bool:
         return self.session.temporary(queue) is not None or self.session.run(

@@ -20,7 +20,7 @@ from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow._native.wire.codes import ResponseCode
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base import process_exit
-from firearrow.client.base.errors import BrokerError, NoRoute, NotRunning
+from firearrow.client.base.errors import BrokerError, NoRoute, NotRunning, TransportError
 from firearrow.client.base.message import Message, MessageQueue, message_copy
 from firearrow.client.base.names import Namespace
 from firearrow.client.base.options import ConsumeFromWhere, PopConsumerOptions
@@ -146,9 +146,15 @@ class Session:
             return True
         if self._absent.get(topic, 0) > time.monotonic():
             return False
-        if len(self._absent) >= ABSENT_MAX:
-            self._absent.clear()
-        if not await topic_exists(self.admin, topic):
+        try:
+            found = await topic_exists(self.admin, topic)
+        except TransportError:
+            if topic not in self._absent:
+                raise
+            return False  # nobody creates topics while no name server answers
+        if not found:
+            if len(self._absent) >= ABSENT_MAX:
+                self._absent.clear()
             self._absent[topic] = time.monotonic() + ABSENT_S
             return False
         self._present.add(topic)
@@ -200,9 +206,12 @@ class Session:
         Of the default exchange, `queues` is the one that the routing key names, if there is such a queue.
         """
         if exchange:
+            has_temporary = await self.exists(exchange_topic(exchange))  # if this raises, nothing was sent
             for queue in queues:
                 await self._send(queue, raw)
-            return await self._send_to_exchange(exchange, routing_key, raw) or bool(queues)
+            return (has_temporary and await self._send_to_exchange(exchange, routing_key, raw)) or bool(
+                queues
+            )
         for queue in queues:
             if await self.exists(topic_of(queue)):
                 await self._send(queue, raw)

@@ -1,5 +1,6 @@
 """What kombu's own tests ask of a transport, and what RocketMQ adds, against FireArrow's broker and Apache's."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,12 @@ from kombu.transport.virtual import UndeliverableWarning
 from firearrow.client import Message, NoRoute
 from firearrow.client.blocking import Admin, Producer
 from firearrow.client.integrations.kombu import dead_letter_topic, session, topic_of
+from tests.client.proxy import Proxy
 from tests.interop.peers import Peer
 from tests.support.eventually import eventually
 
 Connect = Callable[..., kombu.Connection]
+ONCE = {"max_retries": 1, "interval_start": 0}
 
 
 def dead_letters(site: Peer, queue: str) -> int:
@@ -393,3 +396,33 @@ def test_a_queue_that_another_process_deleted_is_created_again(
         admin.delete_topic(topic_of(name))
     publish(connection, queue, "second")
     assert receive(connection, queue, 1) == ["second"]
+
+
+async def test_messages_are_sent_while_the_name_server_is_away(
+    site: Peer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each once, also on a new channel, which declares the queue, and to an exchange whose topic is looked up."""
+    monkeypatch.setattr(session, "ABSENT_S", 0)
+    queue = kombu.Queue(name, kombu.Exchange(f"{name}-orders", type="direct"), routing_key=name)
+
+    def send(body: str) -> None:
+        with connection.channel() as channel:
+            kombu.Producer(channel).publish(
+                body,
+                exchange=queue.exchange,
+                routing_key=name,
+                declare=[queue],
+                retry=True,
+                retry_policy=ONCE,
+            )
+
+    async with Proxy(site.name_server) as names:
+        connection = kombu.Connection(f"rocketmq://{names.address}")
+        await asyncio.to_thread(send, "first")
+        await names.shut()
+        await asyncio.to_thread(send, "second")
+        await names.open()
+        found = await asyncio.to_thread(receive, connection, queue, 2)
+        assert sorted(found) == ["first", "second"]
+        assert await asyncio.to_thread(connection.default_channel.basic_get, name) is None
+        await asyncio.to_thread(connection.release)
