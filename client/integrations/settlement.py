@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from firearrow._native.store.log.received_message import ReceivedMessage
-from firearrow.client.base.errors import BrokerError, RocketMQError
+from firearrow.client.base.errors import RocketMQError
 from firearrow.client.consumers.pop_consumer import PopConsumer
 
 log = logging.getLogger("firearrow.client")
@@ -20,7 +20,7 @@ BATCH = 32
 
 
 class Settlement:
-    """False is returned for a message that was not settled: it comes again after its invisible time."""
+    """What is not settled in the end comes again after its invisible time."""
 
     def __init__(self, consumer: PopConsumer) -> None:
         self.consumer = consumer
@@ -32,46 +32,43 @@ class Settlement:
 
     # ---- messages ----
 
-    async def ack(self, message: ReceivedMessage) -> bool:
+    async def ack(self, message: ReceivedMessage) -> None:
         """It is done."""
-        return await self._settle(message, self._ack)
+        await asyncio.shield(self.ack_soon(message))
 
-    async def dead_letter(self, message: ReceivedMessage) -> bool:
-        """Move it to the dead letters of the group."""
-        return await self._settle(message, self.consumer.dead_letter)
-
-    async def release(self, message: ReceivedMessage, seconds: float) -> bool:
-        """Return it to the group, which gets it then. That counts as a delivery."""
-        return await self._settle(message, partial(self.consumer.change_invisible, seconds=seconds))
-
-    async def _settle(
-        self, message: ReceivedMessage, request: Callable[[ReceivedMessage], Awaitable[None]]
-    ) -> bool:
-        try:
-            await self.consumer.settle([message], partial(request, message))
-            return True
-        except RocketMQError as error:  # or closed meanwhile
-            log.info("%r was not settled, and comes again: %s", message, error)
-            return False
-
-    async def _ack(self, message: ReceivedMessage) -> None:
-        """In one request with those that come while the last one is not answered."""
-        if len(self._acks) >= BATCH:
-            self._next_acks = None
-        if self._next_acks is None:
+    def ack_soon(self, message: ReceivedMessage) -> asyncio.Task[None]:
+        """The same, in one request with those that come while the last one is not answered."""
+        if self._next_acks is None or len(self._acks) >= BATCH:
             self._acks = []
             self._next_acks = self.spawn(self._send_acks(self._acks))
         self._acks.append(message)
-        try:
-            await asyncio.shield(self._next_acks)
-        except BrokerError:  # perhaps of one of the others
-            await self.consumer.ack(message)
+        return self._next_acks
 
     async def _send_acks(self, messages: list[ReceivedMessage]) -> None:
         async with self._acking:
             if messages is self._acks:
                 self._next_acks = None
-            await self.consumer.ack_batch(messages)
+            try:
+                return await self.consumer.ack_batch(messages)
+            except RocketMQError as error:  # perhaps of one of them
+                log.debug("%d messages are acknowledged one by one: %s", len(messages), error)
+        await asyncio.gather(*(self._settle(message, self.consumer.ack) for message in messages))
+
+    async def dead_letter(self, message: ReceivedMessage) -> None:
+        """Move it to the dead letters of the group."""
+        await self._settle(message, self.consumer.dead_letter)
+
+    async def release(self, message: ReceivedMessage, seconds: float) -> None:
+        """Return it to the group, which gets it then. That counts as a delivery."""
+        await self._settle(message, partial(self.consumer.change_invisible, seconds=seconds))
+
+    async def _settle(
+        self, message: ReceivedMessage, request: Callable[[ReceivedMessage], Awaitable[None]]
+    ) -> None:
+        try:
+            await self.consumer.settle([message], partial(request, message))
+        except RocketMQError as error:  # or closed meanwhile
+            log.info("%r was not settled, and comes again: %s", message, error)
 
     # ---- tasks ----
 

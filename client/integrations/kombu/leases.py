@@ -72,7 +72,7 @@ class Leases:
     def ack(self, lease: Lease) -> None:
         """The message is done; brokers learn it soon, many with one request."""
         if self._close(lease):
-            lease.settlement.spawn(lease.settlement.ack(lease.message))
+            lease.settlement.ack_soon(lease.message)
 
     def give_back(self, lease: Lease) -> None:
         """Make it visible to all workers at once; this counts as a delivery."""
