@@ -11,7 +11,13 @@ from collections.abc import Awaitable, Callable
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.base.errors import RocketMQError
 from firearrow.client.base.state_log import FAILING_S, StateLog
-from firearrow.client.integrations.kombu.envelope import Unreadable, delay_left_s, lifetime_s, of_message
+from firearrow.client.integrations.kombu.envelope import (
+    RawMessage,
+    Unreadable,
+    delay_left_s,
+    lifetime_s,
+    of_message,
+)
 from firearrow.client.integrations.kombu.leases import Lease, Leases, Window
 from firearrow.client.integrations.settlement import Settlement
 from firearrow.client.pop.receipt_handles import receipt_handle_of
@@ -29,14 +35,14 @@ RETRY_S = 0.5
 class Admission:
     """What is done with a popped message before kombu gets it.
 
-    `forward(message, delay_s)` sends a message whose delay is not over.
+    `forward(message, raw, delay_s)` sends a message whose delay is not over.
     """
 
     def __init__(
         self,
         leases: Leases,
         max_deliveries: int,
-        forward: Callable[[ReceivedMessage, float], Awaitable[None]],
+        forward: Callable[[ReceivedMessage, RawMessage, float], Awaitable[None]],
     ) -> None:
         self.leases = leases
         self._max_deliveries = max_deliveries
@@ -48,14 +54,14 @@ class Admission:
         if message.reconsume_times >= self._max_deliveries:
             self.leases.dead_letter(lease, f"it was delivered {message.reconsume_times} times")
             return False
-        left_s = delay_left_s(message)
-        if left_s:
-            lease.settlement.spawn(self._wait_again(lease, left_s))
-            return False
         try:
             lease.raw = of_message(message)
         except Unreadable as error:
             self.leases.dead_letter(lease, error)
+            return False
+        left_s = delay_left_s(message)
+        if left_s:
+            lease.settlement.spawn(self._wait_again(lease, left_s))
             return False
         if _has_expired(lease):
             self.leases.ack(lease)
@@ -64,7 +70,7 @@ class Admission:
 
     async def _wait_again(self, lease: Lease, left_s: float) -> None:
         try:
-            await self._forward(lease.message, left_s)
+            await self._forward(lease.message, lease.raw, left_s)
         except RocketMQError as error:
             log.info("%r is delayed again later: %s", lease.message, error)
             self.leases.give_back(lease)

@@ -41,8 +41,9 @@ from firearrow.client.integrations.kombu.temporary_queues import GROUP, Temporar
 from firearrow.client.integrations.settlement import Settlement
 from firearrow.client.integrations.task_producer import create_topic, topic_exists
 from firearrow.client.integrations.task_session import visible_messages
-from firearrow.client.integrations.topic_names import topic_of
+from firearrow.client.integrations.topic_names import queue_of, topic_of
 from firearrow.client.send.producer import Producer
+from firearrow.client.send.queue_selection import Selector
 from firearrow.client.threads.loop_thread import LoopThread
 
 log = logging.getLogger("firearrow.client")
@@ -221,17 +222,19 @@ class Session:
     async def _send(self, queue: str, raw: RawMessage) -> None:
         topic = topic_of(queue)
         message = to_message(topic, raw, self.settings.delay_max)
-        priorities, selector = self._priorities.get(queue), None
-        if priorities is not None:
-            selector = partial(_by_priority, priority_of(raw, priorities))
+        selector = self._selector(queue, raw)
         try:
             await self.producer.send(message, selector=selector)
         except (NoRoute, BrokerError) as error:
             if isinstance(error, BrokerError) and error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             self._present.discard(topic)  # another process deleted it
-            await self.declare(queue, priorities or 0)
+            await self.declare(queue, self._priorities.get(queue, 0))
             await self.producer.send(message, selector=selector)
+
+    def _selector(self, queue: str, raw: RawMessage) -> Selector | None:
+        priorities = self._priorities.get(queue)
+        return None if priorities is None else partial(_by_priority, priority_of(raw, priorities))
 
     async def _send_to_exchange(self, exchange: str, routing_key: str, raw: RawMessage) -> bool:
         """False: no temporary queue was ever bound to the exchange."""
@@ -241,10 +244,10 @@ class Session:
         await self.producer.send(to_exchange(topic, routing_key, raw))
         return True
 
-    async def _forward(self, message: ReceivedMessage, delay_s: float) -> None:
+    async def _forward(self, message: ReceivedMessage, raw: RawMessage, delay_s: float) -> None:
         next_one = message_copy(message, message.topic)
         delay(next_one, delay_s, self.settings.delay_max)
-        await self.producer.send(next_one)
+        await self.producer.send(next_one, selector=self._selector(queue_of(message.topic), raw))
 
     async def recall(self, tasks: Sequence[str]) -> int:
         """Recall those that wait for their ETA at a broker; how many."""

@@ -343,12 +343,18 @@ def test_a_delayed_message_comes_when_it_is_due(connect: Connect, name: str) -> 
     assert time.monotonic() - began >= 1.4
 
 
-def test_a_delay_longer_than_the_brokers_timers_takes_several(connect: Connect, name: str) -> None:
-    connection, queue = connect(delay_max=1), kombu.Queue(name)
+def test_a_delay_longer_than_the_brokers_timers_takes_several(
+    connect: Connect, name: str, site: Peer
+) -> None:
+    """With the same priority."""
+    connection, queue = connect(delay_max=1), kombu.Queue(name, max_priority=9)
     began = time.monotonic()
-    publish(connection, queue, "later", headers={"x-delay": 2500})
+    publish(connection, queue, "later", headers={"x-delay": 2500}, priority=7)
     assert receive(connection, queue, 1) == ["later"]
     assert time.monotonic() - began >= 2.4
+    with Admin(site.name_server) as admin:
+        stats = admin.topic_stats(topic_of(name))
+    assert {queue.queue_id: one.max_offset for queue, one in stats.items() if one.max_offset} == {7: 3}
 
 
 def test_a_slow_consumer_keeps_its_message(connect: Connect, name: str) -> None:
