@@ -61,7 +61,7 @@ def decide(rows: Rows, message: ReceivedMessage, keep_s: float) -> TransactionSt
         )
     state = rows.find(group, transaction_id)
     if state is None:
-        if first_born_ms(message) / 1000 < time.time() - keep_s:
+        if _is_too_old(message, keep_s):
             log.error(
                 "transaction %s of group %s is older than the rows of the outbox: decide it with `firearrow tx`",
                 transaction_id,
@@ -79,12 +79,16 @@ def deleted_before(keep_s: float) -> int:
     return int(time.time() - keep_s - CLEAN_AFTER_S)
 
 
-def undecided(message: ReceivedMessage, error: Exception) -> TransactionState:
-    """The answer when the database does not answer, or has the transaction open: however long that takes."""
+def undecided(message: ReceivedMessage, error: Exception, keep_s: float) -> TransactionState:
+    """The answer when the database does not answer, or has the transaction open, for as long as rows are kept."""
     log.info(
         "transaction %s is not decided yet, the broker will ask again: %s", message.transaction_id, error
     )
-    return TransactionState.KEEP
+    return TransactionState.UNKNOWN if _is_too_old(message, keep_s) else TransactionState.KEEP
+
+
+def _is_too_old(message: ReceivedMessage, keep_s: float) -> bool:
+    return first_born_ms(message) / 1000 < time.time() - keep_s
 
 
 def with_new_id(message: Message) -> Message:

@@ -128,7 +128,7 @@ def check(message: ReceivedMessage) -> TransactionState:
     try:
         return decide(_Rows(message.get_property(DATABASE) or DEFAULT_DB_ALIAS), message, KEEP_S)
     except (OperationalError, InterfaceError) as error:
-        return undecided(message, error)
+        return undecided(message, error, KEEP_S)
     finally:
         close_old_connections()
 

@@ -327,7 +327,7 @@ class Outbox(_OutboxTable):
             with self.engine.connect() as connection:
                 return self._decide(connection, message)
         except UNDECIDED as error:
-            return undecided(message, error)
+            return undecided(message, error, self.keep_s)
 
     def clean(self, group: str) -> int:
         """Delete the rows of a producer group that no check needs any more; their number."""
@@ -386,7 +386,7 @@ class AsyncOutbox(_OutboxTable):
             async with self.engine.connect() as connection:
                 return await connection.run_sync(self._decide, message)
         except UNDECIDED as error:
-            return undecided(message, error)
+            return undecided(message, error, self.keep_s)
 
     async def clean(self, group: str) -> int:
         """Delete the rows of a producer group that no check needs any more; their number."""

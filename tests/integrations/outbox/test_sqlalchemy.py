@@ -306,6 +306,8 @@ def absent() -> Outbox:
 def test_a_database_that_does_not_answer_decides_nothing(absent: Outbox) -> None:
     found: Any = Found("group", "id")
     assert absent.check(found) is TransactionState.KEEP
+    old: Any = Found("group", "id", age_s=absent.keep_s + 60)
+    assert absent.check(old) is TransactionState.UNKNOWN, "brokers may give it up"
 
 
 @pytest.fixture
