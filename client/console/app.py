@@ -334,13 +334,14 @@ class Guard:
             return Response("The form was sent by another site.", 403)
         await console.sessions.end_unused()
         session = console.sessions.find(request.cookies.get(console.cookie, ""))
-        cookie = ""
-        if console.gate.has_users is None and (session is None or not session.access.user):
+        cookie, has_login = "", session is not None and session.access.user != ""
+        if console.gate.has_users is None and not has_login:
             try:
                 await console.gate.look()
             except (ClientError, OSError) as error:
                 log.debug("the brokers do not answer: %s", error)
-        if not console.gate.has_users and not self._is_own_host(request.headers.get("host", "")):
+        is_open = not console.gate.has_users and not has_login
+        if is_open and not self._is_own_host(request.headers.get("host", "")):
             return Response("This console is not served under that name.", 421)
         may_be_open = not console.gate.has_users and console.is_loopback
         if session is not None and console.gate.has_users and not session.access.user:

@@ -133,9 +133,9 @@ def _has_at(message: ReceivedMessage, names: list[str], wanted: str) -> bool:
         value = orjson.loads(message.body)
         for name in names:
             value = value[int(name)] if isinstance(value, list) else value[name]
-    except (ValueError, LookupError, TypeError, RocketMQError):
+        return wanted == (value if isinstance(value, str) else orjson.dumps(value).decode())
+    except (ValueError, LookupError, TypeError, RocketMQError):  # TypeError: also of what is nested too deep
         return False
-    return wanted == (value if isinstance(value, str) else orjson.dumps(value).decode())
 
 
 def _number(text: str, name: str, least: int, most: int) -> int | None:
@@ -428,7 +428,7 @@ def _body(found: ReceivedMessage, decode: str, format_: BodyFormat | None) -> tu
         return text[:BODY_SHOWN_BYTES], format_.name, len(body)
     cut = body[:BODY_SHOWN_BYTES]
     if not decode and len(body) <= BODY_SHOWN_BYTES and body[:1] in (b"{", b"["):
-        with contextlib.suppress(orjson.JSONDecodeError):
+        with contextlib.suppress(ValueError, TypeError):  # TypeError: it is nested too deep
             return _indented(orjson.loads(body)), "JSON", len(body)
     if decode in ("", Decode.AUTO, Decode.TEXT, Decode.JSON):
         try:

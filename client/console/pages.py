@@ -417,7 +417,12 @@ async def user(view: View) -> Response:
     if view.console.gate.has_users is False:
         return await users(view)
     name, verdict, fault = view.part("user"), None, ""
-    kept = await view.ask("user", "list", name)
+    try:
+        kept = await view.ask("user", "list", name)
+    except BrokerError as error:
+        if "The subject is not exist" not in error.remark:  # Apache's words, with the code of a refusal
+            raise
+        raise ClientError(f"there is no user {name}") from None
     if view.get("what") and view.get("resource"):
         words = (name, view.get("what"), view.get("resource"))
         from_ = view.get("from") or "127.0.0.1"

@@ -154,6 +154,19 @@ def test_one_message(site: Site, visitor: Visitor) -> None:
     assert "no message" in visitor.page("/topics/orders/messages/7F000001000000000000000000000000", 404)
 
 
+def test_deep_bodies(site: Site, visitor: Visitor) -> None:
+    """JSON that can be read, but is nested too deep to be written, is shown as text and hides no other from a search."""
+    deep = b'{"a": ' * 300 + b"1" + b"}" * 300
+    where = name_server(site.broker)
+    with blocking.Producer("deep", name_server=where) as producer:
+        name = producer.send(Message("deep", deep)).message_id
+        producer.send(Message("deep", b'{"a": 1}'))
+    assert "shown as text" in visitor.page(f"/topics/deep/messages/{name}")
+    assert "1 messages." in visitor.page("/topics/deep/messages?json=a%3D1")
+    rows = here("tail", "deep", "--from", "start", "-e", "--decode", "json", name_server=where).lines
+    assert sorted(str(row["body"]) for row in rows) == [deep.decode(), "{'a': 1}"]
+
+
 def test_hostile_messages_are_text(site: Site, visitor: Visitor) -> None:
     """Tags, keys, properties and bodies, in every page that shows them."""
     pages = ["/topics/payments/messages", "/topics/payments/messages?from=start"]

@@ -419,6 +419,11 @@ def test_a_proxy_may_give_it_any_name_where_there_are_users(console: ConsoleProc
         answer = visitor.get("/topics?q=a%26b", headers={"Host": "console.example"})
         assert answer.status_code == 303
         assert answer.headers["location"] == "/sign-in?next=%2Ftopics%3Fq%3Da%2526b"
+        visitor.headers["Host"] = "console.example"
+        assert visitor.sign_in(*LOOKER).status_code == 303
+        assert "there is no user nobody" in visitor.page("/users/nobody", 404)
+        visitor.page("/topics/orders/producers", 403)  # a refusal lets the console look again
+        assert visitor.get("/topics").status_code == 200
 
 
 def test_users_open_it_to_others(broker: BrokerProcess, tmp_path: Path) -> None:

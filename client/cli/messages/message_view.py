@@ -138,14 +138,24 @@ def _decoded(body: bytes, decode: Decoding) -> tuple[Any, str | None]:
             return body.decode("utf-8", "replace"), None
         case Decode.JSON:
             try:
-                return orjson.loads(body), "json"
-            except orjson.JSONDecodeError:
+                return _json(body), "json"
+            except ValueError:
                 return _decoded(body, Decode.AUTO)
         case _:
             try:
                 return body.decode(), None
             except UnicodeDecodeError:
                 return base64.b64encode(body).decode(), "base64"
+
+
+def _json(body: bytes) -> object:
+    """ValueError: it is no JSON, or is nested too deep to be written again as a member of a row."""
+    value = orjson.loads(body)
+    try:
+        orjson.dumps([[value]])
+    except TypeError:
+        raise ValueError("it is nested too deep") from None
+    return value
 
 
 def body_text(message: ReceivedMessage, decode: Decoding = Decode.AUTO) -> str:
