@@ -155,7 +155,7 @@ def test_one_message(site: Site, visitor: Visitor) -> None:
 
 
 def test_deep_bodies(site: Site, visitor: Visitor) -> None:
-    """JSON that can be read, but is nested too deep to be written, is shown as text and hides no other from a search."""
+    """JSON that can be read, but not written, is shown as text, and hides no other message from a search."""
     deep = b'{"a": ' * 300 + b"1" + b"}" * 300
     where = name_server(site.broker)
     with blocking.Producer("deep", name_server=where) as producer:
