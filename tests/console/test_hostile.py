@@ -8,15 +8,18 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
+import uvicorn
+from starlette.applications import Starlette
 from starlette.types import Message
 
-from firearrow.client.console import forms
+from firearrow.client.console import connections, forms
 from firearrow.client.console.app import NAV
 from firearrow.client.console.connections import CONNECTIONS_MAX
 from firearrow.client.console.forms import Bodies, TooLarge
 from tests.console.conftest import Site
 from tests.console.hostile_broker import ANSWERS, hostile_broker
 from tests.console.running import ConsoleProcess, Visitor
+from tests.support.certificates import CertificateFiles
 from tests.support.eventually import eventually
 
 PAGES = [href for _, href in NAV if href != "/doctor"]
@@ -98,6 +101,27 @@ def _is_closed(connection: socket.socket) -> bool:
         return True
     finally:
         connection.settimeout(10)
+
+
+def test_handshakes_that_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of connections that send nothing where HTTPS is served: they add no traceback to the log."""
+    monkeypatch.setattr(connections, "HEAD_S", 0.05)
+    files, errors = CertificateFiles(tmp_path), list[object]()
+
+    async def check() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        server = uvicorn.Server(
+            connections.configured(Starlette(), files.path("server.pem"), files.path("server.key"))
+        )
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            serving = asyncio.create_task(server.serve(sockets=[listening]))
+            with socket.create_connection(listening.getsockname()):
+                await asyncio.sleep(0.3)
+            server.should_exit = True
+            await serving
+
+    asyncio.run(check())
+    assert not errors
 
 
 async def _sent(bodies: Bodies, *parts: bytes, most: int = 1 << 30) -> None:
