@@ -50,7 +50,7 @@ class Listener:
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
         except UnicodeError:  # of a name such as ..
-            raise OSError(errno.EADDRNOTAVAIL, f"{host!r} is no name of a machine") from None
+            raise OSError(errno.EADDRNOTAVAIL, f"{host!r} is not a machine's name") from None
         listening: list[socket.socket] = []
         try:
             for family, _, _, _, address in dict.fromkeys(found):

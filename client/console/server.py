@@ -137,7 +137,7 @@ def _listen(address: str, fd: int | None) -> socket.socket:
         made.bind(target)
         made.listen(128)
     except UnicodeError:  # of a name such as ..
-        raise ConfigError(f"--listen: {host!r} is no name of a machine") from None
+        raise ConfigError(f"--listen: {host!r} is not a machine's name") from None
     except OSError as error:
         raise ConfigError(f"--listen: cannot listen on {address}: {error.strerror or error}") from None
     return made

@@ -154,7 +154,7 @@ def test_a_certificate_that_is_made_at_the_start(tmp_path: Path) -> None:
         (("--set", "consoleListen=here"), "must be HOST:PORT"),
         (("--console", "127.0.0.1:0", "--namesrv-listen", "off"), "needs a name server"),
         (("--console", "..:0", *options()), "the console cannot listen on ..:0"),
-        (("--listen", "..:0"), "'..' is no name of a machine"),
+        (("--listen", "..:0"), "'..' is not a machine's name"),
     ],
 )
 def test_refused_starts(tmp_path: Path, arguments: tuple[str, ...], text: str) -> None:

@@ -307,7 +307,7 @@ def test_pages_are_no_parts_of_other_sites(visitor: Visitor) -> None:
 
 
 def test_names_that_look_quoted(visitor: Visitor) -> None:
-    """Names may have percent signs, which are no quotes of others: each link of a page leads to its topic."""
+    """Names may have percent signs, and what follows is not quoted: each link of a page leads to its topic."""
     visitor.act("create-topic", topic="a%41|b", __queues="2")
     for path in ("/topics/a%2541%7Cb?live=1", "/topics/a%2541%7Cb/messages?limit=1", "/topics/a%2541%7Cb"):
         text = visitor.page(path)

@@ -402,7 +402,7 @@ def test_an_address_that_others_reach_needs_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("--listen", "..:80"), "'..' is no name of a machine"),
+        (("--listen", "..:80"), "'..' is not a machine's name"),
         (("--tls-cert", "missing.pem", "--tls-key", "missing.key"), "--tls-cert, --tls-key: No such file"),
         (("--tls-cert", __file__, "--tls-key", __file__), "--tls-cert, --tls-key: "),
     ],

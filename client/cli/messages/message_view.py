@@ -149,7 +149,7 @@ def _decoded(body: bytes, decode: Decoding) -> tuple[Any, str | None]:
 
 
 def _json(body: bytes) -> object:
-    """ValueError: it is no JSON, or is nested too deep to be written again as a member of a row."""
+    """ValueError: it is not JSON, or nested too deep to be written again as a member of a row."""
     value = orjson.loads(body)
     try:
         orjson.dumps([[value]])

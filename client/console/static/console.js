@@ -52,6 +52,16 @@
     });
   }
 
+  // what is refreshed by itself: a refresh that fails is stated, and one that a login is asked for leads to it
+  const ofLive = (name, then) => addEventListener(name, (event) => { if (event.target.id === "live") then(event); });
+  const stale = (is) => { const note = document.getElementById("stale"); if (note) note.hidden = !is; };
+  for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) ofLive(name, () => stale(true));
+  ofLive("htmx:beforeSwap", (event) => {
+    const { xhr } = event.detail, isLogin = new URL(xhr.responseURL).pathname === "/sign-in";
+    if (isLogin) { event.detail.shouldSwap = false; location.reload(); }
+    stale(xhr.status >= 400);
+  });
+
   // a second click sends no second form
   const sent = new WeakSet();
   addEventListener("submit", (event) => {
