@@ -97,6 +97,13 @@ class Jobs:
         self._by_number[job.number] = job
         return job
 
+    async def stop(self, job: Job) -> None:
+        """Return when it has ended."""
+        if job.task is not None and not job.ended_ms:
+            job.fault = "it was stopped; the same action continues it"
+            job.task.cancel()
+            await asyncio.gather(job.task, return_exceptions=True)
+
     async def close(self) -> None:
         tasks = [job.task for job in self._by_number.values() if job.task is not None]
         for task in tasks:
@@ -111,7 +118,7 @@ async def run(job: Job, work: Coroutine[Any, Any, Kept], who: str, line: str) ->
     except RocketMQError as error:
         job.fault = str(error)
     except asyncio.CancelledError:
-        job.fault = "the console has ended"
+        job.fault = job.fault or "the console has ended"
         raise
     except Exception as error:
         log.exception("job %d failed", job.number)

@@ -278,8 +278,10 @@ def shown_row(message: ReceivedMessage, hidden: str, decode: Decoding) -> dict[s
 
 def _streamed(
     view: View, template: str, rows: Callable[[], AsyncIterator[str]], **values: object
-) -> StreamingResponse:
+) -> Response:
     """The template has `marker` where the rows go."""
+    if view.request.method == "HEAD":  # the connection's next request would wait for the last row
+        return Response(media_type="text/html")
     marker = secrets.token_hex(16)
     before, _, after = view.html(template, marker=marker, **values).partition(marker)
 

@@ -338,6 +338,13 @@ async def job(view: View) -> Response:
     )
 
 
+async def stop_job(view: View) -> Response:
+    found = view.console.jobs.find(view.access.user, view.part("number"))
+    await checked_form(view)
+    await view.console.jobs.stop(found)
+    return RedirectResponse(f"/jobs/{found.number}", 303)
+
+
 async def waiting(view: View) -> Response:
     try:
         kept, lag = await asyncio.gather(
@@ -499,4 +506,4 @@ PAGES: dict[str, Handler] = {
     "/users/{user:path}": user,
     "/waiting": waiting,
 }
-FORMS: dict[str, Handler] = {"/sign-in": signed_in, "/sign-out": sign_out}
+FORMS: dict[str, Handler] = {"/jobs/{number}/stop": stop_job, "/sign-in": signed_in, "/sign-out": sign_out}

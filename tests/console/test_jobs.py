@@ -50,6 +50,11 @@ def test_chosen_letters_are_sent_again(tmp_path: Path) -> None:
             eventually(lambda: "Done: 1 of 1." in visitor.page(edited.headers["location"]))
             assert "edited" in visitor.page("/topics/orders/messages?json=id%3Dedited")
             assert "edited" not in console.log.read_text()
+            slow = visitor.act("redrive", group="billing", __rate="0.01", __again="1").headers["location"]
+            assert "Running" in visitor.page(slow)
+            assert other.post(f"{slow}/stop", data={}).status_code == 400
+            assert visitor.post(f"{slow}/stop", data={"csrf": visitor.token()}).headers["location"] == slow
+            assert "it was stopped" in visitor.page(slow)
             # others, who have no letters to choose: a job that fails
             missing = other.act("redrive", group="billing", __ids="0" * 32)
             eventually(lambda: "Done in part" in other.page(missing.headers["location"]))

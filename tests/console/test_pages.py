@@ -84,6 +84,8 @@ def test_headers(visitor: Visitor) -> None:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["referrer-policy"] == "same-origin"
     assert "'unsafe" not in CSP
+    assert visitor.head("/topics/orders/live").status_code == 200
+    assert visitor.get("/topics").status_code == 200  # on the same connection
     cookie = httpx.get(f"{visitor.base_url}/topics").headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
