@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -269,6 +270,16 @@ def error_page(view: View, error: RocketMQError) -> Response:
     )
 
 
+async def unknown_page(request: Request, error: Exception) -> Response:
+    """Of an address that no page has, or that takes no form."""
+    assert isinstance(error, HTTPException)
+    view = View(request.app.state.console, request, request.scope.get("session_of_console"))
+    text = f"{shortened(path_of(request))}: {error.detail}"
+    return view.page(
+        "error.html", error.status_code, title="There is no such page", text=text, advice="", sign_in=""
+    )
+
+
 def explained(error: RocketMQError) -> tuple[int, str, str]:
     """Status, title, and what to do."""
     if isinstance(error, OnlyFireArrow):
@@ -423,6 +434,7 @@ def application(console: Console, routes: Mapping[str, Handler], forms: Mapping[
             Middleware(Cookies, console=console),
             Middleware(GZipMiddleware, minimum_size=1024, compresslevel=5),
         ],
+        exception_handlers={HTTPException: unknown_page},
     )
     made.state.console = console
     return made

@@ -278,7 +278,9 @@ def test_curves_have_numbers(visitor: Visitor) -> None:
 def test_errors_are_pages(visitor: Visitor) -> None:
     assert "There is no such topic" in visitor.page("/topics/absent", 404)
     assert "there is no group absent" in visitor.page("/groups/absent", 404)
-    assert visitor.get("/absent").status_code == 404
+    assert "<h1>There is no such page</h1>" in visitor.page("/absent", 404)
+    assert "<h1>" in visitor.page("/static/absent.js", 404)
+    assert "<h1>" in visitor.post("/topics").text
     assert visitor.request("DELETE", "/topics/orders").status_code == 405
     assert "Traceback" not in visitor.page("/topics/absent", 404)
 
