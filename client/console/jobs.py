@@ -18,7 +18,7 @@ from firearrow.client.console.questions import Kept, Question
 
 log = logging.getLogger("firearrow.console")
 
-KEPT_MAX, RUNNING_MAX = 100, 8
+KEPT_MAX, RUNNING_MAX, RUNNING_OF_USER_MAX = 100, 8, 4
 COLUMNS = (
     Column("job", "JOB"),
     *titled("title", "state"),
@@ -90,6 +90,10 @@ class Jobs:
         """A job without its task. ConfigError: too many run."""
         if self.running >= RUNNING_MAX:
             raise ConfigError(f"{RUNNING_MAX} jobs run now: wait until one has ended")
+        if user and sum(not job.ended_ms for job in self.of(user)) >= RUNNING_OF_USER_MAX:
+            raise ConfigError(
+                f"{RUNNING_OF_USER_MAX} jobs of {user} run now: wait until one has ended, or stop it"
+            )
         ended = [number for number, job in self._by_number.items() if job.ended_ms]
         for number in ended[:-KEPT_MAX]:
             del self._by_number[number]

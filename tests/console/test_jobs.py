@@ -3,6 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
+
+from firearrow.client.base.errors import ConfigError
+from firearrow.client.console.jobs import RUNNING_OF_USER_MAX, Jobs
+from firearrow.client.console.questions import Question
 from tests.console.running import ConsoleProcess, Visitor, fill
 from tests.console.shown_data import DEAD, fill_more
 from tests.support.broker_process import BrokerProcess
@@ -13,6 +18,15 @@ def chosen_by_boxes(visitor: Visitor) -> list[str]:
     text = visitor.page("/dead-letters/billing")
     assert '<form action="/actions/redrive">' in text
     return re.findall(r'type="checkbox" name="f\.--ids" value="([0-9A-F]+)"', text)
+
+
+def test_a_user_leaves_places_to_others() -> None:
+    jobs, question = Jobs(), Question("dlq")
+    for _ in range(RUNNING_OF_USER_MAX):
+        jobs.start("one", "Drop", question)
+    with pytest.raises(ConfigError, match="jobs of one run now"):
+        jobs.start("one", "Drop", question)
+    assert jobs.start("other", "Drop", question).state == "running"
 
 
 def test_chosen_letters_are_sent_again(tmp_path: Path) -> None:
