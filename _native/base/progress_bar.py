@@ -77,5 +77,5 @@ class ProgressBar:
 def _columns() -> int:
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS
-    except (OSError, ValueError):  # it is no terminal, such as a test's
+    except (OSError, ValueError):  # not a terminal, such as that of a test
         return COLUMNS
