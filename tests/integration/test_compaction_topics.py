@@ -15,6 +15,7 @@ from firearrow.broker.maintenance.verify import verify
 from tests.integration.pops import pop
 from tests.support.broker_process import BrokerProcess
 from tests.support.client_socket import ClientSocket
+from tests.support.command_line import here
 from tests.support.eventually import eventually
 from tests.support.requests import SUBSCRIPTION, SUSPEND, pull, pull_ext, send_ext, topic_ext
 from tests.support.stores import item, split
@@ -160,6 +161,23 @@ def test_the_newest_message_of_a_key_is_left(broker: BrokerProcess) -> None:
             record.queue_offset for _ in range(2) for record in split(pop(client, TOPIC, initMode="0").body)
         ]
         assert popped == newest(range(101), 7, until)
+
+
+def test_what_was_compacted_is_not_missing_in_an_export(
+    broker: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    where = broker.running.name_server
+    with broker.connect() as client:
+        assert create(client).code == 0
+        assert send(client, "once", b"first").code == 0
+        fill(client, 1, 100, keys=3)
+        await_compaction(broker.store, 50)
+        left = len(read_all(client))
+        assert left < 101
+        done = here("topic", "export", TOPIC, str(tmp_path / "f"), name_server=where).rows[0]
+        assert (done["messages"] <= left, done["missing"]) == (True, 0)
+        here("topic", "copy", TOPIC, "copied", "--create-topics", name_server=where).succeeded()
 
 
 def test_retention_does_not_delete_compacted_messages(broker: BrokerProcess) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.compression import COMPRESSED, BodyUnreadable
-from firearrow.client.base.errors import ConfigError
+from firearrow.client.base.errors import ClientError, ConfigError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.cli.messages.message_view import Wanted, body_crc
 from firearrow.client.cli.messages.queue_reader import From, Span, Start, TopicReader
@@ -22,6 +22,7 @@ from firearrow.client.cli.transfer.checkpoint import Positions, ranges_text
 
 INNER_BATCH = 0x40 | 0x80
 """Bits of sysFlag: the message was part of a batch that is stored as one record, which has the CRC."""
+COMPACTION = "COMPACTION"
 RANGES_MAX = 1000
 QUEUES_SHOWN = 5
 
@@ -135,7 +136,7 @@ class Reading:
         """The messages that are not done, each with its queue, as store times order them. Those of a queue are in
         its order. ClientError; TransportError."""
         reader = TopicReader(self.admin, self.topic, sql=self.sql)
-        if self.sql is None:  # brokers leave out what the expression does not select
+        if not await self._has_holes():
             for key, positions in self.plan.positions.items():
                 positions.lost = partial(self.losses.lose, key)
         spans = await self._spans()
@@ -153,6 +154,16 @@ class Reading:
     def _pass(self, key: str, start: int, end: int) -> None:
         if start < end:
             self.plan.positions[key].passed(start, end)
+
+    async def _has_holes(self) -> bool:
+        """Whether offsets without a message are no loss: brokers leave out what an expression does not select, and
+        compaction deletes messages that have a newer one with their key."""
+        try:
+            configs = await self.admin.topic_config(self.topic)
+        except ClientError:  # reading says what is wrong
+            configs = {}
+        policies = {config.attributes.get("cleanup.policy") for config in configs.values()}
+        return self.sql is not None or COMPACTION in policies
 
     async def _spans(self) -> dict[MessageQueue, Span]:
         """What is left of each queue. A queue that is lost as a whole is missing."""
