@@ -56,8 +56,9 @@ def test_a_group_that_was_made_and_never_used(name_server: str) -> None:
 
 
 def test_a_group_whose_members_have_consumed_nothing(name_server: str) -> None:
-    """What they subscribe to waits for them."""
+    """What they subscribe to waits for them, since its first message was stored."""
     answer = lag(name_server, "Fresh")
+    assert all((row["behindMs"] is not None) is bool(row["lag"]) for row in answer.lines)
     assert (answer.code, "has consumed nothing" in answer.err) == (1, True)
     assert {(row["topic"], row["queueId"]): row["lag"] for row in answer.lines} == {
         (topic, queue): MESSAGES * queue for topic in ("T", "U") for queue in (0, 1)
@@ -73,6 +74,7 @@ def test_groups_that_have_consumed(name_server: str) -> None:
     for group, left in (("Zero", MESSAGES), ("Reads", 1)):
         answer = lag(name_server, group)
         assert (answer.code, answer.err) == (0, "")
+        assert all((row["behindMs"] is not None) is bool(row["lag"]) for row in answer.lines)
         assert sum(row["lag"] for row in answer.lines) == left
     partly = lag(name_server, "Partly")
     assert (partly.code, sum(row["lag"] for row in partly.lines)) == (0, 1 + MESSAGES)

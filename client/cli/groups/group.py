@@ -249,7 +249,7 @@ async def lag(call: Call) -> int:
     while True:
         progress = await _progress(admin, given.group, given.topic)
         now = now_ms()
-        rows = [_lag_row(queue, found, now) for queue, found in progress.queues.items()]
+        rows = await _lag_rows(admin, progress, now)
         is_over = given.max is not None and progress.messages > given.max
         if given.watch is None:
             call.output.rows(LAG_COLUMNS, rows)
@@ -286,7 +286,24 @@ async def _progress(admin: Admin, group: str, topic: str | None) -> ConsumerLag:
     return progress
 
 
-def _lag_row(queue: MessageQueue, found: QueueLag, now: int) -> dict[str, Any]:
+async def _lag_rows(admin: Admin, progress: ConsumerLag, now: int) -> list[dict[str, Any]]:
+    """Of a group that stands at the first message, or before it, this message says how late it is."""
+    unknown = [queue for queue, found in progress.queues.items() if found.messages and not found.last_ms]
+
+    async def earliest_ms(queue: MessageQueue) -> int:
+        try:
+            return await admin.earliest_ms(queue)
+        except ClientError:
+            return 0
+
+    first_ms = dict(zip(unknown, await of_each(unknown, earliest_ms), strict=True))
+    return [
+        _lag_row(queue, found, first_ms.get(queue, found.last_ms), now)
+        for queue, found in progress.queues.items()
+    ]
+
+
+def _lag_row(queue: MessageQueue, found: QueueLag, since_ms: int, now: int) -> dict[str, Any]:
     return {
         "topic": queue.topic,
         "broker": queue.broker_name,
@@ -295,7 +312,7 @@ def _lag_row(queue: MessageQueue, found: QueueLag, now: int) -> dict[str, Any]:
         "brokerOffset": found.broker_offset,
         "lag": found.messages,
         "lastMs": found.last_ms,
-        "behindMs": max(now - found.last_ms, 0) if found.messages and found.last_ms else None,
+        "behindMs": max(now - since_ms, 0) if found.messages and since_ms > 0 else None,
     }
 
 
