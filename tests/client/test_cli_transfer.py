@@ -428,6 +428,29 @@ def test_what_is_missing_is_reported(cli: Cli, filled: str, topics: Topics, tmp_
     assert ran.lines[0]["missing"] > 0
 
 
+def test_namespaces_are_clusters_of_their_own(cli: Cli, name_server: str, tmp_path: Path) -> None:
+    topic, file = unique("same"), tmp_path / "f"
+    for number, space in enumerate(("one", "two"), 1):
+        cli("context", "add", space, "--namesrv", name_server, "--namespace", space)
+        cli("topic", "create", topic, "--queues", "2", "--context", space)
+        fill(name_server, f"{space}%{topic}", [space.encode()] * number)
+    assert cli("topic", "copy", f"one:{topic}", f"two:{topic}").rows[0]["sent"] == 2
+    for space, sent in (("one", 2), ("two", 6)):
+        copied = cli(
+            "topic", "copy", f"{space}:{topic}", f"{topic}-all", "--target", name_server, "--create-topics"
+        )
+        assert copied.rows[0]["sent"] == sent
+    cli("topic", "export", topic, str(file), "--context", "one")
+    for space in ("one", "two"):
+        assert cli("topic", "import", topic, str(file), "--context", space).rows[0]["sent"] == 2
+
+
+def test_a_topic_is_not_copied_to_itself(cli: Cli, filled: str, name_server: str) -> None:
+    for server in (name_server, f"{name_server};127.0.0.1:1", name_server.replace("127.0.0.1", "localhost")):
+        ran = cli("topic", "copy", filled, filled, "--target", server, code=2)
+        assert "are the same topic" in ran.err, ran
+
+
 def test_queues_that_cannot_be_read(cli: Cli, topics: Topics, name_server: str, tmp_path: Path) -> None:
     """Messages beyond the read queues are not in the file: that is said, and no success."""
     topic, target, file = topics(queues=4), topics(), tmp_path / "f"
@@ -446,8 +469,8 @@ def test_what_is_missing_is_counted_once() -> None:
     """Though a run reads past a hole before what is before it was sent, and the next one reads it again."""
     lost: list[tuple[int, int, int]] = []
 
-    def note(*each: int) -> None:
-        lost.append(each)
+    def note(start: int, end: int, number: int) -> None:
+        lost.append((start, end, number))
 
     first = Positions(0, lost=note)
     first.done(1, 5)

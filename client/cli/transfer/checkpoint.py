@@ -17,6 +17,7 @@ import orjson
 
 from firearrow._native.base.durable_files import replace_durably
 from firearrow.client.base.errors import ClientError, ConfigError
+from firearrow.client.base.options import ClientOptions
 from firearrow.client.cli.file_lock import open_locked, state_folder
 
 VERSION = 1
@@ -94,6 +95,12 @@ def checkpoint_path(given: str | None, job: str, arguments: Mapping[str, Any]) -
         return Path(given)
     digest = sha256(orjson.dumps(dict(arguments), option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
     return state_folder() / CHECKPOINTS / f"{job}-{digest}.json"
+
+
+def cluster_of(options: ClientOptions) -> str:
+    """By which a job is known again: the name servers, in one order, and the namespace."""
+    servers = sorted(filter(None, map(str.strip, (options.name_server or "").split(";"))))
+    return " ".join(filter(None, (";".join(servers), options.namespace)))
 
 
 def new_job_id(job: str) -> str:

@@ -18,13 +18,14 @@ from firearrow.client.cli.command import OK, Call
 from firearrow.client.cli.contexts import chosen_context
 from firearrow.client.cli.messages.queue_reader import TopicReader
 from firearrow.client.cli.messages.selection import Selection
-from firearrow.client.cli.transfer.checkpoint import Checkpoint, checkpoint_path, new_job_id
+from firearrow.client.cli.transfer.checkpoint import Checkpoint, checkpoint_path, cluster_of, new_job_id
 from firearrow.client.cli.transfer.export_topic import report_losses, selection_text
 from firearrow.client.cli.transfer.forwarding import Forwarding, Target, report
 from firearrow.client.cli.transfer.reading import Losses, Plan, Reading
 from firearrow.client.send.queue_selection import same_queue
 
 JOB = "copy"
+SAME_TOPIC = "source and target are the same topic: name another one, CONTEXT:TOPIC or --target"
 
 
 def split(name: str) -> tuple[str | None, str]:
@@ -41,12 +42,12 @@ async def copy(call: Call) -> int:
     target_topic = target_topic or source_topic
     source = call.options if source_context is None else chosen_context(source_context, None).client_options()
     target = _target_options(given, target_context, source)
-    if (source.name_server, source_topic) == (target.name_server, target_topic):
-        raise ConfigError("source and target are the same topic: name another one, CONTEXT:TOPIC or --target")
+    if (cluster_of(source), source_topic) == (cluster_of(target), target_topic):
+        raise ConfigError(SAME_TOPIC)
     arguments = {
-        "source": source.name_server,
+        "source": cluster_of(source),
         "sourceTopic": source_topic,
-        "target": target.name_server,
+        "target": cluster_of(target),
         "topic": target_topic,
         **selection_text(given),
     }
@@ -68,8 +69,18 @@ async def copy(call: Call) -> int:
             return OK
         reading = Reading(admin, source_topic, given.sql, plan, losses)
         goal = await Target.of(call, target, target_topic, partial(_queues_of, plan))
+        await _check_different(admin, source_topic, goal)
         forwarding = await _forwarding(call, checkpoint, goal, reading, None if is_new else state)
         return await _forward(forwarding, reading, selection)
+
+
+async def _check_different(admin: Admin, topic: str, goal: Target) -> None:
+    """ConfigError: both are one topic, though their name servers or namespaces are written in two ways."""
+    wrapped = admin.namespace.wrap(topic)
+    if wrapped == goal.admin.namespace.wrap(goal.topic):
+        ours, theirs = await admin.calls.masters_of(wrapped), await goal.admin.calls.masters_of(wrapped)
+        if set(ours.values()) & set(theirs.values()):
+            raise ConfigError(SAME_TOPIC)
 
 
 def _target_options(given: Any, context: str | None, source: ClientOptions) -> ClientOptions:  # noqa: ANN401

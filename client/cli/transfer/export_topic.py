@@ -28,7 +28,7 @@ from firearrow.client.cli.messages.selection import Selection
 from firearrow.client.cli.messages.send import Pace
 from firearrow.client.cli.output import Column, Kind
 from firearrow.client.cli.transfer import message_file
-from firearrow.client.cli.transfer.checkpoint import Checkpoint
+from firearrow.client.cli.transfer.checkpoint import Checkpoint, cluster_of
 from firearrow.client.cli.transfer.forwarding import until_it_works
 from firearrow.client.cli.transfer.reading import Losses, Plan, Reading
 
@@ -72,7 +72,7 @@ async def export(call: Call) -> int:
     if parquet:
         message_file.pyarrow()
     _check_new(path)
-    arguments = {"namesrv": call.options.name_server, "topic": given.topic, **selection_text(given)}
+    arguments = {"namesrv": cluster_of(call.options), "topic": given.topic, **selection_text(given)}
     with Checkpoint.open(_beside(path, "progress"), "export", arguments) as checkpoint:
         exporting = await Export.of(call, selection, path, checkpoint)
         await exporting.read()

@@ -18,7 +18,13 @@ from firearrow.client.base.errors import ConfigError
 from firearrow.client.base.message import Message, MessageQueue
 from firearrow.client.cli.command import FOUND_TROUBLE, OK, Call
 from firearrow.client.cli.transfer import message_file
-from firearrow.client.cli.transfer.checkpoint import Checkpoint, Positions, checkpoint_path, new_job_id
+from firearrow.client.cli.transfer.checkpoint import (
+    Checkpoint,
+    Positions,
+    checkpoint_path,
+    cluster_of,
+    new_job_id,
+)
 from firearrow.client.cli.transfer.forwarding import Forwarding, Target, Totals, report
 from firearrow.client.cli.transfer.message_file import InvalidRow
 from firearrow.client.send.queue_selection import hash_index, same_queue
@@ -33,7 +39,7 @@ async def import_messages(call: Call) -> int:
     """What `firearrow topic import` does; the exit code."""
     given = call.arguments
     with _file(given.file) as path:
-        arguments = {"target": call.options.name_server, "topic": given.topic, "file": str(path.absolute())}
+        arguments = {"target": cluster_of(call.options), "topic": given.topic, "file": str(path.absolute())}
         kept = None if given.file == "-" else checkpoint_path(given.checkpoint, JOB, arguments)
         with Checkpoint.open(kept, JOB, arguments, again=given.again) as checkpoint:
             return await _import(call, path, checkpoint)
