@@ -3,10 +3,13 @@
 A client's settings are the heartbeat of a client of remoting, and are registered as one.
 """
 
+from collections.abc import Iterable
+
 from firearrow._native.wire.codes import RequestCode
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.grpc import messages, settings
 from firearrow.broker.grpc.call import Call, Then
+from firearrow.broker.grpc.client import GrpcClient
 from firearrow.broker.grpc.context import GrpcContext
 from firearrow.broker.grpc.messages import ProtoMessage
 from firearrow.broker.grpc.statuses import GrpcRefusal, expect, group_name
@@ -58,6 +61,7 @@ class SessionMethods:
 
         def registered(answer: RemotingCommand) -> None:
             expect(answer)
+            self._leave(client, settings.members(client.settings) - settings.members(given))
             client.settings, client.heartbeat, client.telemetry = given, body, call.stream
             group = self._groups.get(given.subscription.group.name)
             reply = messages.TelemetryCommand(status=messages.status("OK"))
@@ -65,6 +69,12 @@ class SessionMethods:
             call.send(reply)
 
         return self._register(call, body, registered)
+
+    def _leave(self, client: GrpcClient, groups: Iterable[tuple[str, str]]) -> None:
+        """The client has left these: its heartbeats do not name them any more, for whose end it would be taken."""
+        for kind, name in groups:
+            request = RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, {kind: name})
+            client.make(self._context.dispatch, request, lambda answer: None)
 
     def _register(self, call: Call, body: bytes, then: Then) -> None:
         request = RemotingCommand.request(RequestCode.HEART_BEAT, {}, body)

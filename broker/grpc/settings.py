@@ -113,6 +113,15 @@ def heartbeat(settings: ProtoMessage, client_id: str, version: int) -> bytes:
     return dumps(body)
 
 
+def members(settings: ProtoMessage | None) -> set[tuple[str, str]]:
+    """The groups that a client with these settings is in, as fields of UNREGISTER_CLIENT."""
+    if settings is None:
+        return set()
+    if settings.HasField("publishing"):
+        return {("producerGroup", topic.name) for topic in settings.publishing.topics}
+    return {("consumerGroup", settings.subscription.group.name)}
+
+
 def completed(settings: ProtoMessage, group: GroupConfig | None, options: Options) -> ProtoMessage:
     """The client's settings with those that the server decides."""
     found = type(settings)()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,28 @@ def test_several_clients_of_a_connection_are_listed_and_one_can_be_closed(broker
         eventually(lambda: of(connection, "first@1", "second@2") == [])
 
 
-def of(connection: ClientSocket, *client_ids: str) -> list[dict[str, str]]:
+def test_a_client_leaves_the_groups_that_its_new_settings_do_not_name(broker: WatchedBroker) -> None:
+    """Else their queues would be a member's that reads none, and its silence there would end the client."""
+    with broker.connect() as connection, GrpcCaller(broker.address, "changes@1") as caller:
+        for name in ("Before", "After"):
+            create_topic(connection, f"{name}-T")
+            create_group(connection, f"{name}-G")
+        stream = caller.consume("Before-G", "Before-T")
+        [row] = of(connection, "changes@1")
+        assert (row["groups"], row["producerGroups"]) == (["Before-G"], [])
+        subscription = {"group": {"name": "After-G"}, "subscriptions": []}
+        stream.send(settings={"client_type": "SIMPLE_CONSUMER", "subscription": subscription})
+        stream.receive()
+        [row] = of(connection, "changes@1")
+        assert (row["groups"], row["producerGroups"]) == (["After-G"], [])
+        for topics in (["Before-T", "After-T"], ["After-T"]):
+            publishing = {"topics": [{"name": topic} for topic in topics]}
+            stream.send(settings={"client_type": "PRODUCER", "publishing": publishing})
+            stream.receive()
+            [row] = of(connection, "changes@1")
+            assert (row["groups"], row["producerGroups"]) == ([], sorted(topics))
+
+
+def of(connection: ClientSocket, *client_ids: str) -> list[dict[str, Any]]:
     answer = json.loads(connection.ask(RequestCode.LIST_CONNECTIONS, {}).body)
     return [each for each in answer["connections"] if each["clientId"] in client_ids]
