@@ -16,6 +16,7 @@ from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds
 from firearrow.broker.grpc.receiving import ANSWER_BYTES_MAX, records
 from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX
 from firearrow.broker.grpc.statuses import GrpcRefusal, echoed_topic, expect, group_name, refusal_of
+from firearrow.broker.tables.offsets import QUEUE_ID_MAX
 
 NOTHING = frozenset((ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY))
 BEGINNING, END, TIMESTAMP = 0, 1, 2
@@ -67,6 +68,8 @@ class OffsetMethods:
         call.finish(call.method.response(next_offset=following))
 
     def update_offset(self, call: Call, request: ProtoMessage) -> None:
+        if request.offset < 0:
+            raise GrpcRefusal("ILLEGAL_OFFSET", f"there is no offset {request.offset}")
         fields = _queue(request) | {"commitOffset": str(request.offset)}
 
         def updated(answer: RemotingCommand) -> None:
@@ -129,4 +132,7 @@ def _queue(request: ProtoMessage) -> dict[str, str]:
 def _topic_queue(request: ProtoMessage) -> dict[str, str]:
     """GrpcRefusal."""
     queue = request.message_queue
-    return {"topic": echoed_topic(queue.topic), "queueId": str(queue.id)}
+    name = echoed_topic(queue.topic)
+    if not 0 <= queue.id <= QUEUE_ID_MAX:
+        raise GrpcRefusal("BAD_REQUEST", f"there is no queue {queue.id}")
+    return {"topic": name, "queueId": str(queue.id)}

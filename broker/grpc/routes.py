@@ -164,11 +164,9 @@ class QueueChoice:
     def choose(self, topic: TopicConfig, sent: Sequence[ProtoMessage]) -> int:
         """GrpcRefusal: no queue may be written."""
         queues = self.writable_queues(topic)
-        if len(sent) == 1:
-            own = sent[0].system_properties
-            key = own.message_group or own.lite_topic
-            if key:
-                return consistent_hash(java_hash(key), queues)
+        keys = {own.message_group or own.lite_topic for own in (each.system_properties for each in sent)}
+        if len(keys) == 1 and (key := keys.pop()):
+            return consistent_hash(java_hash(key), queues)
         return self._turns.turn(topic.name, queues)
 
 

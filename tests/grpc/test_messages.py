@@ -164,9 +164,11 @@ def test_fifo_messages_of_a_group_come_one_after_the_other(
         .assignments[3]
         .message_queue.id
     )
-    for n in range(4):
+    for n in range(2):
         sent = caller.send(topic, b"%d" % n, kind="FIFO", message_group="one")
         assert sent.entries[0].offset == n
+    sent = caller.send(topic, b"2", b"3", kind="FIFO", message_group="one")
+    assert [entry.offset for entry in sent.entries] == [2, 3], "in the queue of their group"
     (first, *rest) = caller.receive(group, topic, count=1)
     assert (first.body, rest, first.system_properties.message_group) == (b"0", [], "one")
     assert first.user_properties["__SHARDINGKEY"] == "one"
@@ -390,6 +392,14 @@ def test_offsets_and_pulls(broker: BrokerProcess, caller: GrpcCaller, topic: str
     assert pulled[-1].next_offset == 3
     assert caller.code("GetOffset", **names)[0] == "OFFSET_NOT_FOUND"
     assert caller.code("UpdateOffset", offset=2, **names) == ("OK", "OK")
+    assert caller.code("UpdateOffset", offset=-1, **names)[0] == "ILLEGAL_OFFSET"
+    for queue_id in (-1, 1 << 16):
+        other = {"topic": {"name": topic}, "id": queue_id}
+        for method in ("PullMessage", "UpdateOffset", "GetOffset", "QueryOffset"):
+            fields = {"message_queue": other} | (
+                {} if method == "QueryOffset" else {"group": {"name": group}}
+            )
+            assert caller.code(method, **fields)[0] == "BAD_REQUEST", method
     assert caller.call("GetOffset", **names).offset == 2
     assert caller.call("QueryOffset", message_queue=queue, query_offset_policy="END").offset == 3
     assert caller.call("QueryOffset", message_queue=queue, query_offset_policy="BEGINNING").offset == 0
