@@ -62,7 +62,7 @@ class LiteService:
     ) -> None:
         """The client subscribes to more lite topics. SubscriptionsFull."""
         client = LiteClient(group.name, client_id)
-        known = self.subscriptions.touch(client, topic).queues
+        known = self._queues_of(client, topic)
         self._check(group, len(known), sum(queue not in known for queue in queues))
         for queue in queues:
             if group.is_lite_exclusive:
@@ -74,7 +74,7 @@ class LiteService:
     def replace(self, group: GroupConfig, client_id: str, topic: str, queues: Collection[str]) -> None:
         """All lite topics that the client subscribes to. SubscriptionsFull."""
         client, wanted = LiteClient(group.name, client_id), set(queues)
-        known = self.subscriptions.touch(client, topic).queues
+        known = self._queues_of(client, topic)
         self._check(group, 0, len(wanted), has=len(known))
         self._unsubscribe(client, [queue for queue in known if queue not in wanted])
         self._subscribe(client, topic, queues)
@@ -94,6 +94,13 @@ class LiteService:
         """Drop the clients that have not repeated their subscriptions since, and those of groups that are deleted."""
         for client in self.subscriptions.expired(older_than_ms, groups):
             self.drop(client)
+
+    def _queues_of(self, client: LiteClient, topic: str) -> Collection[str]:
+        """What the client subscribes to, which counts as repeated. One that subscribes to nothing is not kept: there
+        could be any number of them."""
+        if self.subscriptions.get(client) is None:
+            return ()
+        return self.subscriptions.touch(client, topic).queues
 
     def _check(self, group: GroupConfig, known: int, more: int, has: int = 0) -> None:
         if known + more > group.lite_quota + QUOTA_SLACK:

@@ -87,6 +87,8 @@ class LiteSubscriptions:
         for queue in removed:
             del known.queues[queue]  # type: ignore[union-attr]
             self._forget(client, queue)
+        if known is not None and not known.queues:
+            del self._clients[client]
         return removed
 
     def drop(self, client: LiteClient) -> None:

@@ -73,6 +73,18 @@ def test_a_pop_takes_no_more_than_it_asks_for(harness: LiteHarness) -> None:
     assert pop(harness, "c", 5) == ["0"], "the rest of the first queue waits for the acknowledgement"
 
 
+def test_clients_without_subscriptions_are_not_kept(harness: LiteHarness) -> None:
+    """Any number of them could be named."""
+    for action in ("PARTIAL_ADD", "COMPLETE_ADD", "PARTIAL_REMOVE"):
+        sync(harness, f"empty {action}", action=action)
+    assert sync(harness, "full", *(f"n{n}" for n in range(2400))) != 0
+    for n, action in enumerate(("PARTIAL_REMOVE", "COMPLETE_ADD", "COMPLETE_REMOVE")):
+        sync(harness, f"c{n}", "a")
+        assert len(harness.service.subscriptions.clients_of(G)) == 1
+        sync(harness, f"c{n}", *(["a"] if action == "PARTIAL_REMOVE" else []), action=action)
+        assert harness.service.subscriptions.clients_of(G) == [], action
+
+
 def test_no_more_of_an_attempt_is_kept_than_is_compared(harness: LiteHarness) -> None:
     """Clients choose it: a gRPC request may have 4 MiB of it."""
     sync(harness, "c", "a")
