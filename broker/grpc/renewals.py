@@ -120,7 +120,7 @@ class ReceiptHandleManager:
         self._recovery: Iterator[None] | None = recovery.run() if parts.table else None
         self._lost_ms: dict[Owner, int] = dict.fromkeys(parts.table.owners, 0)
         """Since when clients are not online, in this order."""
-        self._has_begun = False
+        self._has_begun = self._is_stopped = False
         self._given_back: deque[MessageReceiptHandle] = deque()
         self._mark, self._marked_ms, self._warned_ms = 0, 0, 0
         self._timer: asyncio.Handle | None = None
@@ -236,12 +236,12 @@ class ReceiptHandleManager:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        self._works = lambda: False
+        self._is_stopped = True
 
     # ---- in slices ----
 
     def _arm(self) -> None:
-        if self._timer is None:
+        if self._timer is None and not self._is_stopped:
             self._timer = self._loop.call_later(PERIOD_S, self._run)
 
     def _run(self) -> None:
@@ -254,7 +254,7 @@ class ReceiptHandleManager:
     def _run_soon(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_soon(self._run)
+        self._timer = None if self._is_stopped else self._loop.call_soon(self._run)
 
     def _slice(self) -> bool:
         """Whether there is more to be done at once."""

@@ -282,6 +282,17 @@ def test_after_a_restart_it_goes_on_for_clients_that_come_back(renewing: Renewin
     assert {offset for offset, _ in after.run(60)} == {1, *range(10, 20 + ROWS)}
 
 
+def test_nothing_runs_once_it_has_stopped(renewing: Renewing) -> None:
+    """Connections are closed after that; the loop may go on with the broker in another role."""
+    renewing.receive(1)
+    renewing.manager.stop()
+    renewing.receive(2)
+    renewing.manager.return_messages(ONE, "G", [renewing.receipt(3)])
+    renewing.manager.give_back(ONE)
+    assert renewing.run(60) == []
+    assert renewing.loop.take_callbacks() == []
+
+
 def test_it_waits_until_the_broker_works(renewing: Renewing) -> None:
     renewing.receive(1)
     after = renewing.again(renewing.table.to_json())
