@@ -19,9 +19,10 @@ from firearrow._native.wire.codes import PROTOCOL_VERSION, LanguageCode, Request
 from firearrow._native.wire.command import RemotingCommand
 from firearrow.broker.auth.signatures import OF_GRPC
 from firearrow.broker.base.peer import Address, Peer
-from firearrow.broker.grpc import authorization, messages
+from firearrow.broker.grpc import authorization
 from firearrow.broker.grpc.commands import command_of, result_of
 from firearrow.broker.grpc.messages import ProtoMessage
+from firearrow.broker.grpc.settings import PRODUCER, ClientSettings
 from firearrow.broker.grpc.statuses import GrpcRefusal
 
 log = logging.getLogger("firearrow.grpc")
@@ -49,14 +50,14 @@ class Connection(Protocol):
 
 
 class GrpcClient:
-    """`settings`: as the client sent them last; None: not yet. `telemetry`: the stream of commands to it."""
+    """`settings`: what the client sent last; None: nothing yet. `telemetry`: the stream of commands to it."""
 
     def __init__(
         self, clients: "GrpcClients", peer: Peer, client_id: str, user: str, headers: dict[str, str]
     ) -> None:
         self.client_id = client_id
         self.user = user
-        self.settings: ProtoMessage | None = None
+        self.settings: ClientSettings | None = None
         self.heartbeat = b""
         """The body of its heartbeats, by these settings."""
         self.telemetry: GrpcStream | None = None
@@ -111,7 +112,7 @@ class GrpcClient:
         self._own_requests[request.opaque] = then
         dispatch(request, self)
 
-    def check_settings(self) -> ProtoMessage:
+    def check_settings(self) -> ClientSettings:
         """Its settings. GrpcRefusal: it has sent none yet."""
         if self.settings is None:
             text = "cannot find client settings for this client"
@@ -222,7 +223,7 @@ class GrpcClient:
 
     @property
     def is_producer(self) -> bool:
-        return self.settings is not None and self.settings.client_type == messages.CLIENT_TYPES["PRODUCER"]
+        return self.settings is not None and self.settings.client_type == PRODUCER
 
 
 class GrpcClients:

@@ -21,7 +21,7 @@ from firearrow.broker.grpc.message_codec import OTHERWISE_SENT, RESERVED, messag
 from firearrow.broker.grpc.messages import ProtoMessage, filter_of, milliseconds, set_ms
 from firearrow.broker.grpc.receipts import INVISIBLE_MS_MAX, Receipt
 from firearrow.broker.grpc.renewals import GIVE_BACK_MS, WARN_MS
-from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX, check_lite_topic
+from firearrow.broker.grpc.settings import BATCH_MAX, POLL_MS_MAX, ClientSettings, check_lite_topic
 from firearrow.broker.grpc.statuses import (
     GrpcRefusal,
     echoed_topic,
@@ -306,13 +306,13 @@ def records(body: bytes) -> Iterator[Record]:
         at += size
 
 
-def _poll_ms(call: Call, request: ProtoMessage, settings: ProtoMessage) -> int:
+def _poll_ms(call: Call, request: ProtoMessage, settings: ClientSettings) -> int:
     """How long the call may wait for messages. GrpcRefusal."""
     left_ms = POLL_MS_MAX + POLL_MS_MIN if call.timeout_s is None else int(call.timeout_s * 1000)
     if request.HasField("long_polling_timeout"):
         asked = milliseconds(request.long_polling_timeout)
     else:
-        asked = left_ms - milliseconds(settings.request_timeout) // 2
+        asked = left_ms - settings.request_timeout_ms // 2
     asked = min(max(asked, POLL_MS_MIN), POLL_MS_MAX)
     if asked <= left_ms:
         return asked

@@ -61,8 +61,10 @@ class SessionMethods:
 
         def registered(answer: RemotingCommand) -> None:
             expect(answer)
-            self._leave(client, settings.members(client.settings) - settings.members(given))
-            client.settings, client.heartbeat, client.telemetry = given, body, call.stream
+            kept = settings.ClientSettings.of(given)
+            if client.settings is not None:
+                self._leave(client, client.settings.groups - kept.groups)
+            client.settings, client.heartbeat, client.telemetry = kept, body, call.stream
             group = self._groups.get(given.subscription.group.name)
             reply = messages.TelemetryCommand(status=messages.status("OK"))
             reply.settings.CopyFrom(settings.completed(given, group, self._context.config.options))
@@ -87,7 +89,7 @@ class SessionMethods:
 
     def heartbeat(self, call: Call, request: ProtoMessage) -> None:
         call.check(_of_group(request.group.name))
-        if call.client.check_settings().HasField("subscription"):
+        if call.client.check_settings().is_consumer:
             group_name(request.group.name)
 
         def registered(answer: RemotingCommand) -> None:

@@ -3,12 +3,12 @@
 Pure functions; Apache: GrpcClientSettingsManager.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from firearrow._native.protocol import name_rules
 from firearrow._native.protocol.fastjson import dumps
 from firearrow.broker.base.options import Options
-from firearrow.broker.grpc.messages import CLIENT_TYPES, ProtoMessage, filter_of, set_ms
+from firearrow.broker.grpc.messages import CLIENT_TYPES, ProtoMessage, filter_of, milliseconds, set_ms
 from firearrow.broker.grpc.statuses import GrpcRefusal, group_name, known_group, topic_name
 from firearrow.broker.tables.groups import GroupConfig, GroupTable
 from firearrow.broker.tables.json_fields import INT_MAX
@@ -36,6 +36,26 @@ DELAY_MS_MAX = 7 * 86_400_000
 
 class WrongClientType(Exception):
     """No client of this type is served; the text names it."""
+
+
+class ClientSettings(NamedTuple):
+    """What is kept of a client's settings, which may have 256 KiB that nothing needs. `groups`: that it is in, as
+    fields of UNREGISTER_CLIENT."""
+
+    client_type: int
+    is_consumer: bool
+    request_timeout_ms: int
+    groups: frozenset[tuple[str, str]]
+
+    @staticmethod
+    def of(settings: ProtoMessage) -> "ClientSettings":
+        is_consumer = not settings.HasField("publishing")
+        if is_consumer:
+            groups = frozenset({("consumerGroup", settings.subscription.group.name)})
+        else:
+            groups = frozenset(("producerGroup", topic.name) for topic in settings.publishing.topics)
+        timeout_ms = milliseconds(settings.request_timeout)
+        return ClientSettings(settings.client_type, is_consumer, timeout_ms, groups)
 
 
 def check(settings: ProtoMessage) -> None:
@@ -111,15 +131,6 @@ def heartbeat(settings: ProtoMessage, client_id: str, version: int) -> bytes:
     }
     body["consumerDataSet"] = [consumer]
     return dumps(body)
-
-
-def members(settings: ProtoMessage | None) -> set[tuple[str, str]]:
-    """The groups that a client with these settings is in, as fields of UNREGISTER_CLIENT."""
-    if settings is None:
-        return set()
-    if settings.HasField("publishing"):
-        return {("producerGroup", topic.name) for topic in settings.publishing.topics}
-    return {("consumerGroup", settings.subscription.group.name)}
 
 
 def completed(settings: ProtoMessage, group: GroupConfig | None, options: Options) -> ProtoMessage:

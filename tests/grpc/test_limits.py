@@ -278,3 +278,29 @@ def test_an_acknowledgement_counts_though_its_call_has_ended(
             assert renewed(socket) == before + 1
             attacker.send_raw(opening() + ack + frame(RST_STREAM, 0, 1, CANCEL))
             eventually(lambda: renewed(socket) == before)
+
+
+def test_settings_of_many_clients_take_little_memory(broker: BrokerProcess, topic: str) -> None:
+    """No more of them is kept than counts."""
+    with broker.connect() as socket:
+        create_topic(socket, topic)
+    settings: dict[str, Any] = {
+        "client_type": "PRODUCER",
+        "publishing": {"topics": [{"name": topic}]},
+        "user_agent": {"hostname": "h" * 250_000},
+    }
+    command = framed(messages.TelemetryCommand(settings=settings).SerializeToString())
+    with broker.connect() as attacker:
+        attacker.send_raw(
+            opening(OPEN_WINDOW) + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", (1 << 31) - 65_536))
+        )
+        frames = frames_from(attacker.socket)
+        before = 0
+        for n in range(120):
+            block = headers_of("Telemetry", ("x-mq-client-id", f"many@{n}"))
+            attacker.send_raw(
+                frame(HEADERS, END_HEADERS, 2 * n + 1, block) + data(2 * n + 1, command, END_STREAM)
+            )
+            next(each for each in frames if each[2] == 2 * n + 1 and each[1] & END_STREAM)
+            before = broker.anonymous_kib() if n == 20 else before
+        assert broker.anonymous_kib() - before < 10_000, "of 25 MB"
