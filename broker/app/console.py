@@ -33,18 +33,18 @@ STOP_S = 3.0
 
 
 class ConsoleProcess:
-    """`idle_s`: after how long without a visit the child ends. `connecting`: its arguments to reach brokers."""
+    """`idle_s`: after how long without a visit the child ends. `arguments`: others, such as how it reaches brokers."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         listening: socket.socket,
         idle_s: int,
-        connecting: Sequence[str],
+        arguments: Sequence[str],
     ) -> None:
         self._loop = loop
         self._listening = listening
-        self._arguments = [*connecting, "--idle", str(idle_s), "--fd", str(listening.fileno())]
+        self._arguments = [*arguments, "--idle", str(idle_s), "--fd", str(listening.fileno())]
         self._child: asyncio.subprocess.Process | None = None
         self._running: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -131,8 +131,8 @@ async def console(
     text = ";".join(
         f"[{name}]:{number}" if ":" in name else f"{name}:{number}" for name, number in name_servers
     )
-    connecting = ["--namesrv", text, *_certificates(options, tls)]
-    process = ConsoleProcess(loop, listening, options.console_idle_ms // 1000, connecting)
+    arguments = ["--namesrv", text, *_certificates(options, tls), *_limits(options)]
+    process = ConsoleProcess(loop, listening, options.console_idle_ms // 1000, arguments)
     process.wait()
     try:
         yield process.address
@@ -147,6 +147,11 @@ def _certificates(options: Options, tls: TlsSettings) -> list[str]:
     if tls.mode != "enforcing":
         return []
     return ["--authority", tls.server.certificate, f"--server-name={server_name(tls.server.certificate)}"]
+
+
+def _limits(options: Options) -> list[str]:
+    chosen = {"--read-only": options.console_read_only, "--mask-bodies": options.console_mask_bodies}
+    return [name for name, is_chosen in chosen.items() if is_chosen]
 
 
 def _check(options: Options, host: str, name_servers: list[Address], tls: TlsSettings) -> None:

@@ -475,6 +475,10 @@ class Options:
     """Where a visit starts the web console of `firearrow[console]`, as HOST:PORT; empty: nowhere."""
     console_context: str = _option("", "consoleContext")
     """The context of `firearrow context` whose certificates the console uses; `tls.server.mode=enforcing` needs it."""
+    console_read_only: bool = _option(False, "consoleReadOnly")
+    """Whether the console has no actions."""
+    console_mask_bodies: bool = _option(False, "consoleMaskBodies")
+    """Whether the console shows no bodies of messages, whatever a user may do."""
     console_idle_ms: int = _option(600_000, "consoleIdleTimeout", low=1000, high=NO_LIMIT)
     """Ends the console's process after so long without a visit."""
     # users and rules

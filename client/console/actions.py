@@ -239,7 +239,7 @@ async def form(view: View) -> Response:
 
 def _known(view: View) -> str:
     if view.console.read_only:
-        raise ConfigError("this console is read-only: it was started with --read-only")
+        raise ConfigError("this console is read-only, by --read-only or its broker's consoleReadOnly")
     name = view.part("action")
     if name not in ACTIONS:
         raise ConfigError(f"there is no action {name}")

@@ -18,6 +18,7 @@ from tests.console.running import Visitor
 from tests.support.broker_process import WAYS, BrokerProcess
 from tests.support.certificates import CertificateFiles
 from tests.support.eventually import eventually
+from tests.support.requests import send
 
 
 @contextmanager
@@ -92,6 +93,18 @@ def test_with_users_it_asks_for_a_login(tmp_path: Path) -> None:
         assert visitor.get("/topics").headers["location"].startswith("/sign-in")
         assert visitor.sign_in(ROOT, ROOT_PASSWORD).status_code == 303
         assert "<h1>Topics</h1>" in visitor.page("/topics")
+
+
+def test_limits_of_its_options(tmp_path: Path) -> None:
+    limits = ("--set", "consoleReadOnly=true", "--set", "consoleMaskBodies=true")
+    with broker_with_console(tmp_path, "--console", "127.0.0.1:0", *limits) as (broker, url):
+        with broker.connect() as client:
+            assert send(client, "T", b"secret body").code == 0
+        with Visitor(url) as visitor:
+            assert "this console is read-only" in visitor.page("/actions/create-topic", 400)
+            page = visitor.page("/topics/T/messages")
+            assert "this console shows none" in page
+            assert "secret body" not in page
 
 
 def test_over_tls(tmp_path: Path) -> None:

@@ -62,6 +62,8 @@ OUR_KEYS = frozenset(
         "consoleContext",
         "consoleIdleTimeout",
         "consoleListen",
+        "consoleMaskBodies",
+        "consoleReadOnly",
         "haMasterAddress",
         "haAllowedAddresses",
         "haSecret",

@@ -17,6 +17,8 @@ OURS = {
     "consoleContext",
     "consoleIdleTimeout",
     "consoleListen",
+    "consoleMaskBodies",
+    "consoleReadOnly",
     "haAllowedAddresses",
     "haSecret",
     "proxyProtocolTrustedAddresses",
