@@ -256,9 +256,7 @@ class Redrive:
         try:
             message = self._message(letter, goal)
             await self.edits.apply(message)
-            if (
-                self.call.arguments.provenance
-            ):  # after the edits, which must not hide what the copy is found by
+            if self.call.arguments.provenance:  # after the edits: they must not hide what finds the copy
                 message.properties |= provenance(JOB, letter, self.letters.topic)
         except Skipped:
             self.counts.left_out += 1
