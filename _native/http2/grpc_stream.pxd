@@ -14,7 +14,8 @@
 #
 # Ownership: the session owns the stream until HTTP/2 has closed it; `call` is whom it belongs to in Python,
 # and gets `message(bytes)`, `half_closed()` when the client sends no more, and `cancelled()` once when the
-# stream ends before its status was given and what it had to send was sent. StreamOwner: the session, for the stream. Thread: the loop's.
+# stream ends before its status was given and what it had to send was sent. StreamOwner: the session, for the
+# stream. Thread: the loop's.
 #
 # PlainCalls: calls without a Python object. `taker`, once the headers have come: whose this may be; then no call is
 # accepted before its message has come, which goes to `handle` of that. It takes it, and gives the answer by
