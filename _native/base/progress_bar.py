@@ -13,7 +13,7 @@ Text = Callable[[float], str]
 """An amount, or an amount per second, with its unit."""
 BAR_FROM, BAR_CHARS, BAR_CHARS_MIN, PAINT_S = 1, 30, 5, 0.1
 COLUMNS = 80
-"""Of a terminal that does not say how many it has."""
+"""Of a terminal whose width is unknown."""
 MESSAGES = " messages"
 ERASE_LINE = "\r\x1b[K"
 

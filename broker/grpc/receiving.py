@@ -344,7 +344,7 @@ def _starts(text: str) -> dict[tuple[str, int], int]:
 
 def _received_before(text: str) -> dict[tuple[int, int], int]:
     """`orderCountInfo` of a pop in order, `<kind> qo<queue>%<queue offset> <times>` of each message that was popped
-    before: (queue, queue offset) → times. What it has of whole queues says no more."""
+    before: (queue, queue offset) → times. What it has of whole queues is not read."""
     found: dict[tuple[int, int], int] = {}
     for entry in text.split(";"):
         place, _, times = entry.partition(" ")[2].partition(" ")

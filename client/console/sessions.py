@@ -235,7 +235,7 @@ class Gate:
                 await self._try(access.admin, user)
                 await self.look()
                 if not self.has_users:  # they answer everybody, whatever name and password a request has
-                    raise LoginRefused("the brokers have no users, so nobody can sign in")
+                    raise LoginRefused("the brokers have no users: sign-in is not possible")
             except BaseException:
                 await access.admin.close()
                 raise

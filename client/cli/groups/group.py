@@ -287,7 +287,7 @@ async def _progress(admin: Admin, group: str, topic: str | None) -> ConsumerLag:
 
 
 async def _lag_rows(admin: Admin, progress: ConsumerLag, now: int) -> list[dict[str, Any]]:
-    """Of a group that stands at the first message, or before it, this message says how late it is."""
+    """Of a group that stands at the first message, or before it, this message shows how late it is."""
     unknown = [queue for queue, found in progress.queues.items() if found.messages and not found.last_ms]
 
     async def earliest_ms(queue: MessageQueue) -> int:

@@ -267,7 +267,7 @@ class Redrive:
         return letter, message
 
     async def _where(self, topic: str) -> dict[str, Any]:
-        """What the receipt of a letter says before it is sent to this topic: where its copy will be looked for."""
+        """What the receipt of a letter has before it is sent to this topic: where its copy will be looked for."""
         if topic not in self._brokers:
             self._brokers[topic] = sorted(await self._masters(topic))
         named = self.call.arguments.provenance

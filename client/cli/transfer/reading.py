@@ -156,11 +156,11 @@ class Reading:
             self.plan.positions[key].passed(start, end)
 
     async def _has_holes(self) -> bool:
-        """Whether offsets without a message are no loss: brokers leave out what an expression does not select, and
+        """Whether offsets without a message are not losses: brokers leave out what an expression does not select, and
         compaction deletes messages that have a newer one with their key."""
         try:
             configs = await self.admin.topic_config(self.topic)
-        except ClientError:  # reading says what is wrong
+        except ClientError:  # reading reports what is wrong
             configs = {}
         policies = {config.attributes.get("cleanup.policy") for config in configs.values()}
         return self.sql is not None or COMPACTION in policies

@@ -152,7 +152,7 @@ class Session:
         except TransportError:
             if topic not in self._absent:
                 raise
-            return False  # nobody creates topics while no name server answers
+            return False  # no topic is created while no name server answers
         if not found:
             if len(self._absent) >= ABSENT_MAX:
                 self._absent.clear()
