@@ -405,7 +405,7 @@ def test_what_is_not_acknowledged_comes_again_after_a_kill(tmp_path: Path) -> No
 def test_a_promoted_slave_goes_on_with_lite_topics(tmp_path: Path) -> None:
     """Nothing that was acknowledged comes again, nothing that was not is lost; clients subscribe again."""
     settings = {"enableLmq": "true", "enableMultiDispatch": "true", "brokerName": "pair"}
-    synced = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "3000"}
+    synced = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "20000"}
     with PromotedPair(tmp_path, **settings, **synced) as pair:
         topic = prepared(pair.master, "L")
         pair.caught_up()
