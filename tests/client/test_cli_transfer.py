@@ -16,6 +16,7 @@ import pytest
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.errors import RequestTimeout
 from firearrow.client.base.message import Message, SendResult
+from firearrow.client.cli.transfer import forwarding
 from firearrow.client.cli.transfer.checkpoint import Positions
 from firearrow.client.local_broker import LocalBroker
 from firearrow.client.send.producer import Producer
@@ -449,6 +450,30 @@ def test_a_topic_is_not_copied_to_itself(cli: Cli, filled: str, name_server: str
     for server in (name_server, f"{name_server};127.0.0.1:1", name_server.replace("127.0.0.1", "localhost")):
         ran = cli("topic", "copy", filled, filled, "--target", server, code=2)
         assert "are the same topic" in ran.err, ran
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_broker_that_is_away_has_lost_nothing(
+    cli: Cli, filled: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    """Its queues are not in the route while it is away: that was taken for the loss of all that they had."""
+    monkeypatch.setattr(forwarding, "RETRY_S", 1.5)
+    monkeypatch.setattr(forwarding, "SETTLE_S", 0.1)
+    target, checkpoint = topics(queues=2), tmp_path / "c"
+    words = ["topic", "copy", filled, target, "--checkpoint", str(checkpoint)]
+    cli(*words, "--limit", "10")
+    whole = orjson.loads(checkpoint.read_bytes())
+    state = whole["state"] | {"done": False}
+    if side == "source":
+        state["plan"]["ends"]["away/0"] = 7
+        state["plan"]["positions"]["away/0"] = {"next": 3, "beyond": []}
+        state["first"]["away/0"] = 3
+    else:
+        state["floors"]["away/0"] = 7
+    checkpoint.write_bytes(orjson.dumps(whole | {"state": state}))
+    ran = cli(*words, "--limit", "10", code=3)
+    assert "broker away, which has messages of" in ran.err
+    assert not orjson.loads(checkpoint.read_bytes())["state"]["done"]
 
 
 def test_queues_that_cannot_be_read(cli: Cli, topics: Topics, name_server: str, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ class Target:
 
     async def settle(self, ends: Mapping[str, int]) -> None:
         """Wait until readers see what was stored up to these offsets, and no more comes: Apache's brokers answer a send
-        before its queue has the message."""
+        before its queue has the message. TransportError: a broker is away, so that it cannot be seen what it has."""
         before: dict[str, int] = {}
         until_s = time.monotonic() + SETTLE_S
         while time.monotonic() < until_s:
@@ -126,6 +126,9 @@ class Target:
                 return
             before = now
             await asyncio.sleep(SETTLE_EACH_S)
+        away = sorted(key.rpartition("/")[0] for key, end in ends.items() if end and key not in before)
+        if away:
+            raise TransportError(f"broker {away[0]}, which has messages of {self.topic}, is not there now")
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from firearrow._native.store.log.received_message import ReceivedMessage
 from firearrow.client.admin_api.admin import Admin
 from firearrow.client.base.compression import COMPRESSED, BodyUnreadable
-from firearrow.client.base.errors import ClientError, ConfigError
+from firearrow.client.base.errors import ClientError, ConfigError, TransportError
 from firearrow.client.base.message import MessageQueue
 from firearrow.client.cli.messages.message_view import Wanted, body_crc
 from firearrow.client.cli.messages.queue_reader import From, Span, Start, TopicReader
@@ -166,12 +166,20 @@ class Reading:
         return self.sql is not None or COMPACTION in policies
 
     async def _spans(self) -> dict[MessageQueue, Span]:
-        """What is left of each queue. A queue that is lost as a whole is missing."""
+        """What is left of each queue. A queue that its broker has no more is missing. TransportError: a broker is away:
+        what it has is not lost."""
         spans = {}
         now = await TopicReader(self.admin, self.topic).spans(Start(From.START))
         by_key = {key_of(queue): queue for queue in now}
+        here = {queue.broker_name for queue in now}
         for key, end in self.plan.ends.items():
             queue, start = by_key.get(key), self.plan.positions[key].next
+            broker = key.rpartition("/")[0]
+            if start < end and broker not in here:
+                raise TransportError(
+                    f"broker {broker}, which has messages of {self.topic}, is not there now: the same command "
+                    "continues when it is; to do without them, start again"
+                )
             if queue is None:
                 self._pass(key, start, end)
                 continue
