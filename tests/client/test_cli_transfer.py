@@ -452,6 +452,21 @@ def test_a_topic_is_not_copied_to_itself(cli: Cli, filled: str, name_server: str
         assert "are the same topic" in ran.err, ran
 
 
+def test_a_later_copy_without_a_broker_keeps_its_place(
+    cli: Cli, filled: str, topics: Topics, name_server: str, tmp_path: Path
+) -> None:
+    target, checkpoint = topics(queues=2), tmp_path / "c"
+    words = ["topic", "copy", filled, target, "--checkpoint", str(checkpoint)]
+    cli(*words)
+    whole = orjson.loads(checkpoint.read_bytes())
+    whole["state"]["plan"]["positions"]["away/0"] = {"next": 3, "beyond": []}
+    checkpoint.write_bytes(orjson.dumps(whole))
+    fill(name_server, filled, [b"more"])
+    assert cli(*words).rows[0]["sent"] == 2
+    positions = orjson.loads(checkpoint.read_bytes())["state"]["plan"]["positions"]
+    assert positions["away/0"]["next"] == 3
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_broker_that_is_away_has_lost_nothing(
     cli: Cli, filled: str, topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str

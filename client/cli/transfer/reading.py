@@ -101,6 +101,10 @@ class Plan:
                     "topic was created again; --again starts from the beginning"
                 )
             ends[key], positions[key] = max(span.end, start), Positions(start)
+        for key in (
+            after.keys() - ends.keys()
+        ):  # its broker is away, and comes back with what was read already
+            ends[key], positions[key] = after[key], Positions(after[key])
         return cls(ends, positions, selection.wanted.since_ms, selection.wanted.until_ms)
 
     @classmethod
