@@ -1,6 +1,7 @@
 """What the tests of `firearrow send`, `message`, `dlq` and `tx` do with a broker of either kind."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from firearrow._native.store.log.received_message import ReceivedMessage
@@ -13,10 +14,10 @@ from firearrow.client.send.producer import Producer
 from firearrow.client.send.transactions import TransactionState
 from tests.client.conftest import unique
 from tests.support.command_line import Ran, here
-from tests.support.eventually import eventually
+from tests.support.eventually import eventually, eventually_async
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-WAIT_S = 30
+WAIT_S = 90
 
 
 class Served(Protocol):
@@ -50,9 +51,16 @@ def new_topic(broker: Served, queues: int = 2) -> str:
 
 
 def consume(
-    broker: Served, group: str, topic: str, result: ConsumeResult, count: int, **more: int
+    broker: Served,
+    group: str,
+    topic: str,
+    result: ConsumeResult,
+    count: int,
+    until: Callable[[], bool] = lambda: True,
+    **more: int,
 ) -> list[str]:
-    """Let a member of the group get messages, each with this result; the traceparents of the first `count`."""
+    """Let a member of the group get messages, each with this result, `until` something holds; the traceparents of the
+    first `count`."""
     seen: list[str] = []
 
     async def run() -> None:
@@ -62,11 +70,16 @@ def consume(
         @consumer.subscribe(topic)
         async def handle(messages: list[ReceivedMessage]) -> ConsumeResult:
             seen.extend(message.get_property("traceparent", "") or "" for message in messages)
-            if len(seen) >= count:
-                asyncio.get_running_loop().call_later(0.3, consumer.stop)
             return result
 
-        async with asyncio.timeout(WAIT_S):
+        async def stop() -> None:
+            await eventually_async(lambda: len(seen) >= count)
+            await asyncio.to_thread(eventually, until)
+            await asyncio.sleep(0.3)
+            consumer.stop()
+
+        async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as tasks:
+            tasks.create_task(stop())
             await consumer.run()
 
     asyncio.run(run())
@@ -78,8 +91,11 @@ def dead_letter(broker: Served, cli: Cli, topic: str, *bodies: str) -> str:
     group = unique("dead")
     for body in bodies:
         cli("send", topic, body, "--key", body, "--property", f"traceparent={PARENT}")
-    consume(broker, group, topic, ConsumeResult.RETRY_LATER, len(bodies), max_reconsume_times=0)
-    eventually(lambda: len(cli("dlq", "show", group, code=None).lines) == len(bodies))
+
+    def are_dead() -> bool:
+        return len(cli("dlq", "show", group, code=None).lines) == len(bodies)
+
+    consume(broker, group, topic, ConsumeResult.RETRY_LATER, len(bodies), are_dead, max_reconsume_times=0)
     return group
 
 

@@ -298,8 +298,12 @@ def test_a_slave_on_apaches_wire_that_connects_again_is_one(cluster: Cluster) ->
         eventually(lambda: in_sync(master) == {"127.0.0.1": 1}, what="the slave")
 
         def known() -> bool:
-            first.say(written)
-            return expected(master) == 1
+            if expected(master) == 1:
+                return True
+            first.say(
+                written
+            )  # which the master reads before the next look, and so before it sees the other one
+            return False
 
         eventually(known, what="that it is expected")
         with RawSlave(("127.0.0.1", cluster.ha_port)) as again:
