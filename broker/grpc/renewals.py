@@ -212,7 +212,7 @@ class ReceiptHandleManager:
             self._run_soon()
 
     def _take(self, owner: Owner) -> None:
-        """Give back what the client has, but for what it may be done with."""
+        """Return what the client holds, except messages whose acknowledgement is not answered yet."""
         for handle in self._table.take(owner):
             if handle.asked:
                 handle.is_given_back = True

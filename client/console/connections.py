@@ -66,9 +66,8 @@ class Connection(H11Protocol):
         return cycle is None or cycle.response_complete or cycle.more_body
 
     def _close_idle(self) -> None:
-        if (
-            self.cycle is None and self.transport is not None
-        ):  # None: asyncio ends handshakes of TLS by itself
+        is_open = self.transport is not None  # asyncio ends handshakes of TLS by itself
+        if is_open and self.cycle is None:
             self.transport.abort()
 
     def _make_place(self) -> None:

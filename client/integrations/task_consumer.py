@@ -151,9 +151,8 @@ class TaskConsumer(Startable):
         elif left_s > EARLY_S and due_ms - message.born_timestamp > self._options.timer_max_s * 1000:
             self._spawn(self._send_on(message, due_ms))
         else:
-            self._hold(
-                message, min(left_s, EARLY_S), self._arrive
-            )  # a longer rest comes from clocks that differ
+            rest_s = min(left_s, EARLY_S)  # a longer one comes from clocks that differ
+            self._hold(message, rest_s, self._arrive)
 
     def _hold(
         self, message: ReceivedMessage, seconds: float, then: Callable[[ReceivedMessage], None]

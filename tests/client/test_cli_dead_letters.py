@@ -419,7 +419,7 @@ def test_a_broker_that_may_have_the_letter_is_away(
         patch.setattr(Producer, "send", unanswered)
         path = Path(cli("dlq", "redrive", group, "--yes", code=1).lines[0]["receipts"])
     receipt = orjson.loads(path.read_bytes())
-    path.write_bytes(orjson.dumps(receipt | {"topic": "gone", "brokers": ["gone"]}) + b"\n")
+    path.write_bytes(orjson.dumps(receipt | {"topic": "unreachable", "brokers": ["unreachable"]}) + b"\n")
     ran = cli("dlq", "redrive", group, "--yes")
     assert (ran.lines[0]["maybeTwice"], "may have been sent twice" in ran.err) == (1, True)
 

@@ -492,7 +492,7 @@ def test_a_broker_that_is_away_has_lost_nothing(
 
 
 def test_queues_that_cannot_be_read(cli: Cli, topics: Topics, name_server: str, tmp_path: Path) -> None:
-    """Messages beyond the read queues are not in the file: that is said, and no success."""
+    """Messages beyond the read queues are not in the file: the export reports them, and fails."""
     topic, target, file = topics(queues=4), topics(), tmp_path / "f"
     fill(name_server, topic, [b"1", b"2"], queues=4)
     words = ["--queues", "4", "--read-queues", "3", "--force", "--yes"]

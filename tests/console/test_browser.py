@@ -158,10 +158,10 @@ def test_a_page_refreshes_itself(site: Site, browser: Chrome) -> None:
     wait_for(browser, f"document.querySelector('#live p').textContent !== {before!r}")
     assert browser.execute_script("return window.kept") is True
     with blocking.Admin(name_server=name_server(site.broker)) as admin:
-        admin.create_topic("gone", 1)
-        browser.get(f"{site.console.url}/topics/gone?live=1")
+        admin.create_topic("deleted", 1)
+        browser.get(f"{site.console.url}/topics/deleted?live=1")
         wait_for(browser, "document.querySelector('#stale').hidden")
-        admin.delete_topic("gone")
+        admin.delete_topic("deleted")
     wait_for(browser, "!document.querySelector('#stale').hidden")
 
 

@@ -209,7 +209,7 @@ def test_rapid_reset_ends_the_connection(server: Http2Server, enemy: Enemy) -> N
 
 def test_settings_frames_are_bounded(server: Http2Server, enemy: Enemy) -> None:
     """Each changes the windows of all streams: 16 KiB of them took a connection with 4,000 streams 40 ms, in which
-    nobody else was served."""
+    no other client was served."""
     change = [frame(SETTINGS, payload=struct.pack(">HI", 4, 1000 + n)) for n in range(SETTINGS_MAX)]
     enemy.send(*change[1:])  # the first one came when it connected
     enemy.ping()
