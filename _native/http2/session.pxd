@@ -43,6 +43,11 @@ cdef enum:
 cdef class SessionStreams(StreamOwner):
     cdef Http2Session session             # None once the connection is lost
 
+cdef struct Allowance:                    # what a peer may do: at once, and more in each second
+    double left
+    double at                             # when it was counted, in s
+
+
 cdef class Http2Session(ByteProtocol):
     cdef Connection connection
     cdef object accept                    # called with each new stream: returns its call
@@ -60,10 +65,8 @@ cdef class Http2Session(ByteProtocol):
     cdef int calls                        # of this slice
     cdef int continuations                # of the header block that is being received
     cdef int faults
-    cdef double resets                    # that are left; see RESETS_MAX
-    cdef double resets_at
-    cdef double settings                  # frames that are left; see SETTINGS_MAX
-    cdef double settings_at
+    cdef Allowance resets                 # see RESETS_MAX
+    cdef Allowance settings               # frames; see SETTINGS_MAX
     cdef Py_ssize_t held
 
     cdef int begin(self) except -1

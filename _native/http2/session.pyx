@@ -251,6 +251,13 @@ cdef class SessionStreams(StreamOwner):
         return 0
 
 
+cdef bint take(Allowance *allowance, double now, double most, double per_s) noexcept:
+    """Whether one more is allowed."""
+    allowance.left = min(allowance.left + (now - allowance.at) * per_s, most) - 1
+    allowance.at = now
+    return allowance.left >= 0
+
+
 cdef class Http2Session(ByteProtocol):
     """HTTP/2 on a connection. `accept(stream)` is called with each request; it returns the call
     (GrpcStream.call), or None after it has finished the stream. `plain`: takes some calls before. Http2Unavailable."""
@@ -268,7 +275,7 @@ cdef class Http2Session(ByteProtocol):
         self.streams = {}
         self.owner = SessionStreams()
         self.owner.session = self
-        self.resets, self.settings = RESETS_MAX, SETTINGS_MAX
+        self.resets.left, self.settings.left = RESETS_MAX, SETTINGS_MAX
         self.begin()
 
     def __dealloc__(self):
@@ -368,10 +375,7 @@ cdef class Http2Session(ByteProtocol):
 
     cdef int count_reset(self) except -1:
         """A stream ended with an error. WireError: that costs us more than the peer, and happens too often."""
-        cdef double now = self.connection.now()
-        self.resets = min(self.resets + (now - self.resets_at) * RESETS_PER_S, RESETS_MAX) - 1
-        self.resets_at = now
-        if self.resets < 0:
+        if not take(&self.resets, self.connection.now(), RESETS_MAX, RESETS_PER_S):
             raise WireError(
                 f"HTTP/2: more than {RESETS_MAX} streams ended with an error, and {RESETS_PER_S} in each second"
             )
@@ -379,10 +383,7 @@ cdef class Http2Session(ByteProtocol):
 
     cdef int count_settings(self) except -1:
         """SETTINGS change the windows of all streams. WireError: that happens too often."""
-        cdef double now = self.connection.now()
-        self.settings = min(self.settings + (now - self.settings_at) * SETTINGS_PER_S, SETTINGS_MAX) - 1
-        self.settings_at = now
-        if self.settings < 0:
+        if not take(&self.settings, self.connection.now(), SETTINGS_MAX, SETTINGS_PER_S):
             raise WireError(
                 f"HTTP/2: more than {SETTINGS_MAX} SETTINGS frames, and {SETTINGS_PER_S} in each second"
             )
